@@ -515,7 +515,11 @@ function parseSettings<S extends z.ZodType>(schema: S, env: Record<string, unkno
 }
 
 type GroupSettings = Partial<
-  z.output<typeof S3> & z.output<typeof Registry> & z.output<typeof GitHub> & z.output<typeof Oidc> & z.output<typeof Smtp>
+  z.output<typeof S3> &
+    z.output<typeof Registry> &
+    z.output<typeof GitHub> &
+    z.output<typeof Oidc> &
+    z.output<typeof Smtp>
 >
 
 /** Parses all groups together, so that one error names every invalid setting. */

@@ -19,6 +19,7 @@ const LAYERS = [
     'hosting/listeners',
     'connect/oauth',
     'connect/webhooks',
+    'connect/channels',
     'connect/words',
     'people/sign-in',
     'people/audit',

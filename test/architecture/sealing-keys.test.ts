@@ -30,6 +30,7 @@ const SEALS: Record<string, string[][]> = {
   'hosting/deploy-hooks/deploy-hooks.ts': [['idempotency_keys.result']],
   'hosting/deployments/secret-versions.ts': [['deployment_secrets.sealed']],
   'hosting/git-hosts/credentials.ts': [['integrations.credentials'], ['integrations.token']],
+  'connect/channels/channels.ts': [['channels.credentials']],
   'connect/models/configurations.ts': [['model_configurations.secret']],
   'connect/models/workspace-secrets.ts': [['model_configurations.secret'], ['model_configurations.secret']],
   'connect/oauth/flow.ts': [['oauth_flows.verifier']],

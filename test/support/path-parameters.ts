@@ -1,5 +1,6 @@
 // One of each thing that a path can name, for tests of every route. A new path parameter needs one here.
 import { sql } from 'drizzle-orm'
+import { NewChannel } from '../../src/connect/channels/schema.ts'
 import { NewProvider } from '../../src/connect/oauth/schema.ts'
 import { NewWebhook } from '../../src/connect/webhooks/schema.ts'
 import { createVerificationRecord } from '../../src/hosting/custom-hosts/custom-hosts.ts'
@@ -40,6 +41,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
   // Paused: nothing is sent while a test calls other routes.
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
+  const channel = await tenant.post('/v2/channels', { ...NewChannel.meta()!.example!, enabled: false })
   const tagging = await tenant.post('/workspaces/current/taggings', {
     tag_value_id: tagValue.body.id,
     resource_type: 'project',
@@ -124,6 +126,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     budget_id: budget.body.id,
     access_policy_id: policy.body.id,
     webhook_id: webhook.body.id,
+    channel_id: channel.body.id,
     view_id: view.body.id,
     feedback_id: feedback.body.id,
     token: feedbackLink.body.id,

@@ -20,7 +20,8 @@ import { type ChannelCredentials, CREDENTIALS_PLACE } from './senders/outgoing.t
 import { type ChannelConfig, channels } from './tables.ts'
 
 /** Others read the events of a workspace, so an own channel shows neither its name nor its address there. */
-const ofWorkspace = (value: (row: SQL) => SQL) => (row: SQL) => sql`case when ${row}.member_id is null then ${value(row)} end`
+const ofWorkspace = (value: (row: SQL) => SQL) => (row: SQL) =>
+  sql`case when ${row}.member_id is null then ${value(row)} end`
 const RECORDED = {
   name: ofWorkspace(row => sql`${row}.name`),
   kind: (row: SQL) => sql`${row}.kind`,
@@ -194,7 +195,12 @@ export const changeChannel = verb(
           isChannel({ channel_id }),
           MAY_MANAGE,
           versionMatches(ctx, channels),
-          stored && refuseUnless('channel_kind_fixed', sql`${channels.kind} = ${stored.kind} and ${channels.member_id} is null`),
+          stored
+            ? refuseUnless(
+                'channel_kind_fixed',
+                sql`${channels.kind} = ${stored.kind} and ${channels.member_id} is null`,
+              )
+            : undefined,
           stored?.kind === 'email'
             ? sql`case when ${isNewAddress} then ${hasConfirmationRoom(stored.config.address!)} else true end`
             : undefined,

@@ -35,7 +35,7 @@ export const showLinkPage =
     const { title, sentence, button } = ASKS[action]
     const path = `/channel-links/${action}?token=${encodeURIComponent(tokenOf(c.req.url))}`
     const form = html`<p>${sentence}</p><form method="post" action="${path}"><button>${button}</button></form>`
-    return c.body(renderContentPage(title, String(form)), 200, await formPageHeaders())
+    return c.body(renderContentPage(title, String(await form)), 200, await formPageHeaders())
   }
 
 export const useLinkPage =

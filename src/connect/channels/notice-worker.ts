@@ -147,8 +147,13 @@ const OUTBOX: Outbox<Item, Outcome> = {
   work: attemptNotice,
   markDone: markDelivered,
   markFailed: (item, { code, isLast, nextAttemptAt, error }) => {
-    const { status = null, isFinal, endsChannel, isBusy, retryAfter = 0 } =
-      error instanceof UndeliveredError ? error.refusal : {}
+    const {
+      status = null,
+      isFinal,
+      endsChannel,
+      isBusy,
+      retryAfter = 0,
+    } = error instanceof UndeliveredError ? error.refusal : {}
     const isLimited = code === MAIL_LIMIT
     const isPersonal = code === NOT_PERMITTED
     const isOver = (isLast && !isLimited) || isFinal === true || endsChannel === true

@@ -136,11 +136,14 @@ const channelShape = {
     status: z.enum(['ok', 'unconfirmed', 'failing', 'disabled']),
     failing_since: Time.nullable().meta({ description: 'The first failure since the last success.' }),
     disabled_at: Time.nullable(),
-    disabled_reason: z.enum(disabledReasons).nullable().meta({
-      description:
-        '`failing`: no attempt succeeded for five days. `rejected`: the receiver is gone or refuses the credentials. ' +
-        '`unsubscribed`: the owner of the address ended it.',
-    }),
+    disabled_reason: z
+      .enum(disabledReasons)
+      .nullable()
+      .meta({
+        description:
+          '`failing`: no attempt succeeded for five days. `rejected`: the receiver is gone or refuses the credentials. ' +
+          '`unsubscribed`: the owner of the address ended it.',
+      }),
     attempted_at: Time.nullable().meta({ description: 'The time of the last attempt.' }),
     error: z.string().nullable().meta({ description: 'Why the last attempt failed. Null if it succeeded.' }),
   }),
@@ -198,6 +201,9 @@ export const Notice = z
   })
   .meta({ id: 'ChannelNotice', description: 'A notice for a channel.' })
 export type Notice = z.output<typeof Notice>
-export const NoticeList = listOf(Notice).meta({ id: 'ChannelNoticeList', description: 'A page of notices, newest first.' })
+export const NoticeList = listOf(Notice).meta({
+  id: 'ChannelNoticeList',
+  description: 'A page of notices, newest first.',
+})
 
 export const LinkQuery = z.object({ token: boundedText(200) })

@@ -8,9 +8,9 @@ import { fail } from '../../kernel/http/errors.ts'
 import { type ChannelParams, isChannel, MAY_MANAGE } from './channel-rows.ts'
 import { countMail } from './mail-limits.ts'
 import { CHANNEL_JSON, openChannel } from './notice-worker.ts'
+import type * as schema from './schema.ts'
 import { send } from './senders/all.ts'
 import { type OutgoingNotice, UndeliveredError } from './senders/outgoing.ts'
-import type * as schema from './schema.ts'
 import { channels } from './tables.ts'
 
 type Prepared = { channel: Parameters<typeof openChannel>[1]; name: string; wait: number }

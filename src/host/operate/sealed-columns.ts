@@ -4,6 +4,7 @@ import type { Table } from './backup-tables.ts'
 
 /** `slipway reseal` seals them again under the first key. */
 export const SEALED = {
+  channels: ['credentials'],
   deployment_secrets: ['sealed', 'fingerprint'],
   deployments: ['rollout_secret'],
   integrations: ['credentials', 'token'],

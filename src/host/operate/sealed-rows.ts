@@ -1,5 +1,6 @@
 // The owner and the place to which each sealed column is bound, equal to those of the slice that opens it.
 
+import { CREDENTIALS_PLACE } from '../../connect/channels/senders/outgoing.ts'
 import { MODEL_SECRET_PLACE } from '../../connect/models/configurations.ts'
 import { VERIFIER_SEAL_CONTEXT } from '../../connect/oauth/flow.ts'
 import { sealContext as providerPlace } from '../../connect/oauth/rows.ts'
@@ -114,6 +115,12 @@ export const SEALED_ROWS: Record<keyof typeof SEALED, SealedTable> = {
           routing_key: await seal(alert.routing_key, id, ROUTING_KEY_PLACE),
         })),
       ),
+    }),
+  },
+  channels: {
+    primaryKey: ['id'],
+    reseal: async ({ id, credentials }, { seal }) => ({
+      credentials: await seal(credentials, id, CREDENTIALS_PLACE),
     }),
   },
   webhooks: {

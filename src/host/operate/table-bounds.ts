@@ -71,6 +71,10 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   log_counters: perRow('one for each deployment'),
   log_lines: expires('10,000 lines and 4 MiB for each log; LOG_RETENTION_DAYS', 'old_revisions'),
   logs: expires('two for each revision; LOG_RETENTION_DAYS after its last line', 'old_revisions'),
+  mail_windows: expires(
+    'one for each workspace that sends e-mails, and each address to confirm, for a day',
+    'channels',
+  ),
   members: quota('10,000 for each organization'),
   metric_points: expires('a day of minutes and 30 days of hours', 'metrics'),
   process_points: expires('a day of minutes and 30 days of hours', 'metrics'),
@@ -79,6 +83,7 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   model_configurations: quota('200 for each workspace'),
   model_proxy_settings: perRow('one for each organization'),
   model_usage: expires('400 days', 'model_usage'),
+  notices: expires('30 days', 'channels'),
   oauth_flows: expires('a day after they expire', 'oauth_flows'),
   oauth_grants: expires('50 for each member and workspace; 10 minutes after they expire', 'sessions'),
   oauth_providers: quota('1,000 for each organization'),

@@ -321,13 +321,7 @@ const databaseUnavailable = (cause: unknown): Failure =>
   fail('database_unavailable', { headers: { 'Retry-After': '1' }, cause })
 
 /** The detail of these refusals is the time to wait, in seconds. */
-const RETRYABLE_REFUSALS: Code[] = [
-  'rate_limited',
-  'journal_full',
-  'lease_held',
-  'database_busy',
-  'confirmations_full',
-]
+const RETRYABLE_REFUSALS: Code[] = ['rate_limited', 'journal_full', 'lease_held', 'database_busy', 'confirmations_full']
 
 function failureFromRefusal(code: Code, detail: string): Failure {
   if (RETRYABLE_REFUSALS.includes(code)) return fail(code, { headers: { 'Retry-After': detail } })

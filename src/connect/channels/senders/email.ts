@@ -1,5 +1,5 @@
 // Notices as e-mails: a text, the same in HTML, and the graph as a picture. Those of one thread are one conversation.
-import { html, raw } from 'hono/html'
+import { html } from 'hono/html'
 import { derivedUuid } from '../../../kernel/crypto/digest.ts'
 import { configuredOrigin } from '../../../kernel/http/origin.ts'
 import { type Mail, MailError } from '../../../platform.ts'
@@ -20,7 +20,10 @@ const CHART_ID = 'graph'
 /** One line: a subject never has a line break. */
 export const oneLine = (text: string): string => text.replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ').trim()
 
-export const unsubscribeUrl = ({ config }: SendServices, { credentials }: Pick<OutgoingChannel, 'credentials'>): string =>
+export const unsubscribeUrl = (
+  { config }: SendServices,
+  { credentials }: Pick<OutgoingChannel, 'credentials'>,
+): string =>
   `${configuredOrigin(config)}/channel-links/unsubscribe?token=${encodeURIComponent(credentials.unsubscribe!)}`
 
 const mailHost = ({ config }: SendServices): string => config.smtp?.from.address.split('@')[1] ?? 'slipway.invalid'
@@ -81,7 +84,7 @@ ${content.lines.length > 0 ? html`<pre style="background:#f4f6f9;padding:8px;whi
     // Mail clients keep a conversation together that has one subject.
     subject: phase === 'update' || phase === 'close' ? `Re: ${title}` : title,
     text,
-    html: String(await raw(page)),
+    html: String(await page),
     messageId: `<${notice.id}@${host}>`,
     references: phase === 'single' ? [] : [root],
     unsubscribeUrl: leave,

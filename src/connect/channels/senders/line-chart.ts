@@ -59,7 +59,13 @@ function paint({ points, threshold }: Chart): Uint8Array<ArrayBuffer> {
     for (let step = 0; step <= steps; step++) {
       const x = Math.round(x0 + ((x1 - x0) * step) / steps)
       const y = Math.round(y0 + ((y1 - y0) * step) / steps)
-      for (const [dx, dy] of [[0, 0], [1, 0], [0, 1], [1, 1]] as const) set(x + dx, y + dy, LINE)
+      for (const [dx, dy] of [
+        [0, 0],
+        [1, 0],
+        [0, 1],
+        [1, 1],
+      ] as const)
+        set(x + dx, y + dy, LINE)
     }
   }
   return rows

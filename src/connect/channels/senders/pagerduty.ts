@@ -1,6 +1,7 @@
 // Notices as PagerDuty takes them: Events API v2. One incident has one `dedup_key`.
-import { toIsoTime } from '../../../kernel/db/rows.ts'
+
 import { sha256Hex } from '../../../kernel/crypto/digest.ts'
+import { toIsoTime } from '../../../kernel/db/rows.ts'
 import { configuredOrigin } from '../../../kernel/http/origin.ts'
 import {
   type OutgoingChannel,

@@ -37,7 +37,11 @@ export const escapeSlack = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 
 /** Text without markup, so that no name becomes a link or a mention. */
-const plain = (text: string, length: number) => ({ type: 'plain_text', text: shorten(text || ' ', length), emoji: false })
+const plain = (text: string, length: number) => ({
+  type: 'plain_text',
+  text: shorten(text || ' ', length),
+  emoji: false,
+})
 
 /** Code cannot hold three backticks, which end it. */
 const code = (lines: string[]): string => {
@@ -125,7 +129,11 @@ async function sendByBot(
   const token = channel.credentials.bot_token!
   const { remote } = notice
   if (remote?.ts) {
-    const updated = await callSlack(services, token, 'chat.update', { ...message, channel: remote.channel, ts: remote.ts })
+    const updated = await callSlack(services, token, 'chat.update', {
+      ...message,
+      channel: remote.channel,
+      ts: remote.ts,
+    })
     if (updated.ok) return { status: 200, remote }
     if (!LOST_ERRORS.includes(updated.error ?? '')) throw refuseSlack(updated)
   }

@@ -1,6 +1,7 @@
 // Notices as signed webhooks: Standard Webhooks, with the secret of the channel.
-import { messageHeaders, signBySecret } from '../../../protocol/webhook-signing.ts'
+
 import { toIsoTime } from '../../../kernel/db/rows.ts'
+import { messageHeaders, signBySecret } from '../../../protocol/webhook-signing.ts'
 import { type OutgoingChannel, type OutgoingNotice, pageUrl, type Sender, type SendServices } from './outgoing.ts'
 import { post, refusalOf } from './post.ts'
 
