@@ -1,8 +1,8 @@
 -- Channels and their notices.
 
 -- Stores a notice for each of these channels that is enabled and confirmed, and returns how many are new. The same
--- sequence of a thread adds nothing. An update that no worker has begun to send is dropped for a later one. A channel of
--- another workspace counts as unknown.
+-- sequence of a thread adds nothing. An update that no worker has begun to send is dropped for a later one. A channel
+-- of another workspace counts as unknown.
 create function enqueue_notices(
   p_tenant uuid, p_channels uuid[], p_thread text, p_phase text, p_sequence bigint, p_content jsonb
 ) returns integer

@@ -163,5 +163,6 @@ export const channelRoutes = slice(
     summary: 'End the e-mails of a channel',
     description: 'Mail clients send it for their button (RFC 8058). The token of the link replaces an API key.',
     ...linkForm,
+    idempotent: true,
     open: useLinkPage('unsubscribe'),
   })

@@ -35,20 +35,25 @@ async function deflate(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
 
 export type Chart = { points: [time: number, value: number][]; threshold?: number | undefined }
 
+/** A share from 0 to 1, for any numbers: the loops below end with the picture. */
+const createScale = (min: number, max: number) => (value: number) => {
+  const share = value / (max - min) - min / (max - min)
+  return Number.isFinite(share) ? Math.min(1, Math.max(0, share)) : 0
+}
+
 /** The rows of the picture, each after its filter byte. */
 function paint({ points, threshold }: Chart): Uint8Array<ArrayBuffer> {
   const rows = new Uint8Array((WIDTH + 1) * HEIGHT)
   const set = (x: number, y: number, color: number) => {
     if (x >= 0 && x < WIDTH && y >= 0 && y < HEIGHT) rows[y * (WIDTH + 1) + 1 + x] = color
   }
+  const times = points.map(([time]) => time)
   const values = points.map(([, value]) => value)
-  const highest = Math.max(...values, threshold ?? Number.NEGATIVE_INFINITY)
-  const lowest = Math.min(0, ...values)
-  const first = points[0]?.[0] ?? 0
-  const span = Math.max(1, (points.at(-1)?.[0] ?? 0) - first)
-  const toX = (time: number) => Math.round(PAD + ((time - first) / span) * (WIDTH - 1 - 2 * PAD))
-  const toY = (value: number) =>
-    Math.round(HEIGHT - 1 - PAD - ((value - lowest) / (highest - lowest || 1)) * (HEIGHT - 1 - 2 * PAD))
+  const limits = threshold === undefined ? values : [...values, threshold]
+  const across = createScale(Math.min(...times), Math.max(...times))
+  const up = createScale(Math.min(0, ...limits), Math.max(0, ...limits))
+  const toX = (time: number) => Math.round(PAD + across(time) * (WIDTH - 1 - 2 * PAD))
+  const toY = (value: number) => Math.round(HEIGHT - 1 - PAD - up(value) * (HEIGHT - 1 - 2 * PAD))
   for (const part of [0, 0.25, 0.5, 0.75, 1])
     for (let x = 0; x < WIDTH; x++) set(x, Math.round(PAD + part * (HEIGHT - 1 - 2 * PAD)), GRID)
   if (threshold !== undefined) for (let x = 0; x < WIDTH; x++) if (x % 8 < 5) set(x, toY(threshold), LIMIT)
