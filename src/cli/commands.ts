@@ -143,6 +143,15 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
     },
     apply: () => import('./commands/apply.ts'),
     export: () => import('./commands/export.ts'),
+    channels: {
+      summary: 'places where people are told of incidents and deployments',
+      commands: {
+        list: () => import('./commands/channels-list.ts'),
+        create: () => import('./commands/channels-create.ts'),
+        test: () => import('./commands/channels-test.ts'),
+        delete: () => import('./commands/channels-delete.ts'),
+      },
+    },
     webhooks: {
       summary: 'URLs that events are sent to',
       commands: {

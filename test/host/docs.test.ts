@@ -46,6 +46,7 @@ const RUNNING = [
   'docs/deploy/secrets',
   'docs/deploy/jobs',
   'docs/observe/webhooks',
+  'docs/observe/channels',
   'docs/observe/audit',
   'docs/operate/access-policies',
   'docs/observe/tracing',

@@ -234,7 +234,7 @@ describe('a deployment', () => {
       from: 0,
       lines: [line],
     })
-    await agent.report(work, { state: 'deploy_failed', message: 'It does not answer.' })
+    await agent.report(work, { state: 'failed', message: 'It does not answer.' })
     await settle()
     const failures = sent().slice(1)
     expect(failures).toHaveLength(2)
