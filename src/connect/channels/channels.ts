@@ -148,7 +148,7 @@ export const createOwnChannel = verb('channels:read', async (ctx, input: schema.
     confirmation_expires_at: asked.confirmation_expires_at,
     confirmed_at: sql`case when ${isKnown} then clock() end`,
   }
-  const condition = sql`${refuseUnless('member_required', sql`actor_member() is not null`)}
+  const condition = sql`${refuseUnless('channel_needs_member', sql`actor_member() is not null`)}
     and case when ${isKnown} then true else ${hasConfirmationRoom(address)} end`
   return toWire(await insertChannel(ctx, values, condition, token))
 })

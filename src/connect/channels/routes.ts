@@ -57,7 +57,7 @@ export const channelRoutes = slice(
     status: 201,
     reply: s.Channel,
     errors: [
-      ...(['member_required', 'channel_name_taken', 'email_unavailable'] as const),
+      ...(['channel_needs_member', 'channel_name_taken', 'email_unavailable'] as const),
       ...(['confirmations_full', 'workspace_not_found'] as const),
     ],
     location: channel => `/v2/channels/${channel.id}`,

@@ -18,6 +18,7 @@ const SHOWN_ON: Record<string, string[]> = {
   custom_host: ['/v2/deployment', '/v2/custom-hosts'],
   listener: ['/v2/listeners', '/v2/deployment'],
   integration: ['/v1/integrations', '/v2/deployments'],
+  channel: ['/v2/channels'],
   webhook: ['/v2/webhooks'],
   oauth_provider: ['/v2/auth'],
   oauth_token: ['/v2/auth/tokens'],

@@ -189,7 +189,7 @@ describe('an own channel', () => {
       'is_default',
       'kind',
     ])
-    expect(outcome(await tenant.post('/v2/channels/own', {}))).toEqual([403, 'member_required'])
+    expect(outcome(await tenant.post('/v2/channels/own', {}))).toEqual([409, 'channel_needs_member'])
     await enqueue(own.body, 'incident 1', 0)
     await deliver()
     expect(mails).toHaveLength(1)

@@ -19,6 +19,7 @@ export function describeOperation(name: string): string {
 /** The first that matches counts: `rotate_webhook_secret` is of webhooks. */
 const GROUPS: [group: string, nouns: RegExp][] = [
   ['Previews', /preview/],
+  ['Channels', /channel/],
   ['Webhooks', /webhook/],
   ['OAuth providers', /oauth|provider/],
   ['Git hosts', /integration|githost|repositor/],

@@ -58,6 +58,7 @@ export const RESOURCES = [
   ['revision', 'Revisions: queued, building, deployed, failed'],
   ['preview', 'Previews of pull requests and branches'],
   ['deploy_hook', 'Deploy hooks'],
+  ['channel', 'Channels: created, tested, disabled'],
   ['preview_policy', 'Preview policies'],
   ['bypass', 'Share links and bypass tokens'],
   ['custom_host', 'Custom domains: verified, lost'],
