@@ -8,6 +8,7 @@ import { createClock } from '../../../src/platform.ts'
 import { startReceiver } from '../../support/webhook-receiver.ts'
 import { makeRandom } from '../support/random.ts'
 import { makeClient } from '../support/retrying-client.ts'
+import { makeLife } from '../support/short-life.ts'
 import { createQuietApp, openTestbed, SETTINGS, scaleCount, type Trial, type TrialContext } from '../support/testbed.ts'
 
 const EVENTS_PER_LIFE = 5
@@ -16,23 +17,6 @@ const MAX_STEPS = 2 + 3 * EVENTS_PER_LIFE
 /** Longer than a lease. */
 const LIFE_MS = 3 * 60_000
 const MAX_LAST_LIVES = 200
-
-class KilledError extends Error {}
-
-/** Counts the steps of one life. At the last one, the request is not sent, or its answer is lost. */
-function makeLife(lastStep: number, losesAnswer: boolean) {
-  let steps = 0
-  const guard =
-    <Input extends unknown[], Answer>(send: (...input: Input) => Promise<Answer>) =>
-    async (...input: Input): Promise<Answer> => {
-      steps++
-      if (steps > lastStep || (steps === lastStep && !losesAnswer)) throw new KilledError()
-      const answer = await send(...input)
-      if (steps >= lastStep) throw new KilledError()
-      return answer
-    }
-  return { guard, isOver: () => steps >= lastStep }
-}
 
 export default {
   id: 'R12',

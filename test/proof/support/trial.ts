@@ -59,6 +59,7 @@ const PACKAGES: Record<string, string> = {
   readelf: 'binutils',
   sshd: 'openssh-server',
   'systemd-analyze': 'systemd',
+  smtpd: 'opensmtpd',
   unshare: 'util-linux',
 }
 /** Modules of Go, which compares what it downloads with the digests of its checksum database. */
