@@ -229,6 +229,7 @@ describe('the boundaries between files', () => {
         /^kernel\/http\/(raw-body|routes|segment-router|serve-routes|session-cookie)\.ts$/,
         /^kernel\/(limits\/caller-limits|pages\/static-page)\.ts$/,
         /^(api-docs|dashboard|people\/sign-in|monitoring|graphs\/http)\/|^people\/authorization-server\/consent-page\.ts$/,
+        /^connect\/channels\/(confirmation|link-pages|senders\/email)\.ts$/,
       ],
     ],
     // architecture/built-ins.test.ts is about modules of Node itself.

@@ -199,7 +199,8 @@ create trigger chain_event
   before insert on events
   for each row execute function chain_event();
 
--- True also for channels that tell of deployments. This is plpgsql, which caches the plan: inline, with the policy to plan, it took three times the CPU.
+-- True also for channels that tell of deployments. This is plpgsql, which caches the plan: inline, with the policy to
+-- plan, it took three times the CPU.
 create function has_webhooks(p_tenant uuid) returns boolean
 language plpgsql stable as $$
 begin

@@ -108,7 +108,9 @@ it('has a set of values with every setting, which the control plane would accept
   expect(Object.keys(all.settings).sort(), ADVICE).toEqual(known.sort())
   const text = (value: unknown) => (Array.isArray(value) ? value.join(',') : String(value))
   const settings = Object.fromEntries(Object.entries(all.settings).map(([name, value]) => [name, text(value)]))
-  const others = SETTINGS.filter(name => /^(UPLOADS_S3|REGISTRY|GITHUB|OIDC)_/.test(name) && name in settings)
+  const others = SETTINGS.filter(
+    name => /^(UPLOADS_S3|REGISTRY|GITHUB|OIDC|SMTP|EMAILS)_/.test(name) && name in settings,
+  )
   for (const name of others) delete settings[name]
   const DATABASE_URL = 'postgres://app:pw@db.example.com/slipway'
   expect(() => readConfig({ ...settings, DATABASE_URL, SEALING_KEYS: `k1:${'A'.repeat(43)}` })).not.toThrow()

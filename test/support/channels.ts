@@ -1,11 +1,11 @@
 // Channels of a tenant: an app that keeps its e-mails, and notices.
 import { sql } from 'drizzle-orm'
 import { enqueueNotices } from '../../src/connect/channels/enqueue.ts'
-import type { NoticeContent } from '../../src/connect/channels/notice.ts'
 import { deliverDueNotices } from '../../src/connect/channels/notice-worker.ts'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { runAsSystem } from '../../src/kernel/db/db.ts'
 import type { Mail } from '../../src/platform.ts'
+import type { NoticeContent } from '../../src/protocol/notice.schema.ts'
 import { getServices, newTenant, type Overrides, startApp, type Tenant } from './app.ts'
 import { makeFakeFetch, type Site } from './fake-fetch.ts'
 

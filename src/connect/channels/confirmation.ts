@@ -1,4 +1,4 @@
-// Asks the owner of an address to confirm it, and ends e-mails to an address. Each link has a token that replaces a key.
+// Asks the owner of an address to confirm it, and ends e-mails to an address. The token of a link replaces a key.
 import { and, type SQL, sql } from 'drizzle-orm'
 import { html } from 'hono/html'
 import { looksLikeChannelToken, newChannelToken } from '../../kernel/crypto/crypto.ts'

@@ -1,4 +1,4 @@
-// Makes notices of the events of revisions, for channels that tell of deployments: a journal is read once, in its order.
+// Makes notices of the events of revisions, for channels that tell of deployments.
 import { type SQL, sql } from 'drizzle-orm'
 
 const BATCH = 2000

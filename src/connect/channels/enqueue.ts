@@ -1,8 +1,7 @@
 // Stores notices for channels, within the statement or the transaction that decides on them.
 import { type SQL, sql } from 'drizzle-orm'
 import { uuidArray } from '../../kernel/db/db.ts'
-import type { NoticeContent } from './notice.ts'
-import type { noticePhases } from './tables.ts'
+import type { NoticeContent, noticePhases } from '../../protocol/notice.schema.ts'
 
 type NewNotice = {
   tenant: SQL | string

@@ -9,7 +9,8 @@ export const CONFIRMATIONS = { ofWorkspace: 20, ofAddress: 3 }
 
 /** An expression that counts an e-mail of a workspace. It comes to the seconds to wait, or to 0 if it may be sent. */
 export const countMail = ({ config }: Pick<HostServices, 'config'>, tenant: SQL): SQL =>
-  sql`take_mail(array['workspace ' || ${tenant}::text], array[${config.smtp?.perHour ?? 0}::integer], interval '1 hour')`
+  sql`take_mail(
+    array['workspace ' || ${tenant}::text], array[${config.smtp?.perHour ?? 0}::integer], interval '1 hour')`
 
 export async function takeMail(services: DatabaseServices, tenant: string): Promise<number> {
   const query = sql<Row>`select ${countMail(services, sql`${tenant}`)}`

@@ -266,7 +266,7 @@ const GATHER_MS = 20
 const GATHER_EXPIRY_MS = 1000
 const MAX_GATHERING = 10_000
 
-/** Runs in the process that stored the notices, or wrote the events, after its response. The schedule sends the rest. */
+/** Runs in the process that stored the notices or wrote the events, after its response. The schedule sends the rest. */
 export function createNoticeDeliverer(services: Services): (tenant: string) => Promise<void> {
   const { platform } = services
   const gathering = createExpiringMap<true>(MAX_GATHERING, Date.now)

@@ -33,8 +33,8 @@ export const channelRoutes = slice(
     id: 'createChannel',
     summary: 'Create a channel of this workspace',
     description: [
-      'An e-mail asks the owner of an address to confirm it, and nothing else is sent before. The answer has the secret',
-      'of a webhook, which is shown only once. A workspace has room for 200 channels.',
+      'An e-mail asks the owner of an address to confirm it, and nothing else is sent before. The answer has the',
+      'secret of a webhook, which is shown only once. A workspace has room for 200 channels.',
     ].join(' '),
     body: s.NewChannel,
     status: 201,
@@ -50,7 +50,8 @@ export const channelRoutes = slice(
     id: 'createOwnChannel',
     summary: 'Create a channel to the address of the caller',
     description: [
-      'Takes no permission to manage channels. Only the caller sees it, and it goes when the caller leaves the workspace.',
+      'Takes no permission to manage channels. Only the caller sees it, and it goes when the caller leaves the',
+      'workspace.',
       'An address that an identity provider or the operator has vouched for needs no confirmation.',
     ].join(' '),
     body: s.NewOwnChannel,

@@ -1,8 +1,14 @@
 // Schemas of channels and their notices.
 import * as z from 'zod'
+import {
+  channelKinds,
+  deployChoices,
+  disabledReasons,
+  noticePhases,
+  noticeStates,
+  severities,
+} from '../../protocol/notice.schema.ts'
 import { boundedText, CREDENTIAL, emptyAsAbsent, listOf, namedPage, Page, Uuid } from '../../protocol/wire.ts'
-import { severities } from './notice.ts'
-import { channelKinds, deployChoices, disabledReasons, noticePhases, noticeStates } from './tables.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 

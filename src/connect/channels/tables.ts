@@ -10,12 +10,15 @@ import {
   versionedColumns,
 } from '../../kernel/db/columns.ts'
 import { members, tenantColumns } from '../../people/access/tables.ts'
+import {
+  channelKinds,
+  deployChoices,
+  disabledReasons,
+  type NoticeContent,
+  noticePhases,
+  noticeStates,
+} from '../../protocol/notice.schema.ts'
 import { runRules } from '../../tracing/rules/tables.ts'
-import type { NoticeContent } from './notice.ts'
-
-export const channelKinds = ['email', 'slack', 'pagerduty', 'webhook'] as const
-export const deployChoices = ['none', 'failed', 'all'] as const
-export const disabledReasons = ['failing', 'unsubscribed', 'rejected'] as const
 
 /** Members without secrets, by the kind of the channel. */
 export type ChannelConfig = { address?: string; slack_channel?: string; region?: 'us' | 'eu'; url?: string }
@@ -66,9 +69,6 @@ export const channels = pgTable(
     index('channels_run_rule').on(t.run_rule_id),
   ],
 )
-
-export const noticeStates = ['waiting', 'delivered', 'failed', 'dropped'] as const
-export const noticePhases = ['open', 'update', 'close', 'single'] as const
 
 export const notices = pgTable(
   'notices',

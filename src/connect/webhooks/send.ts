@@ -2,6 +2,7 @@
 import { Failure } from '../../kernel/http/errors.ts'
 import { createGuardedClient } from '../../kernel/http/guarded-fetch.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
+import { parseRetryAfter } from '../../kernel/http/retry-after.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import { type Message, messageHeaders, signByKey, signBySecret } from '../../protocol/webhook-signing.ts'
 
@@ -19,7 +20,6 @@ export type Attempt = {
 
 const ANSWER_BYTES = 2048
 const TIMEOUT_MS = 15_000
-const MAX_RETRY_AFTER_S = 86_400
 
 export const SECRET_PLACE = 'webhook secret'
 export const SIGNING_KEY_PLACE = 'webhook signing key'
@@ -82,11 +82,4 @@ async function readStart(response: Response): Promise<string> {
   await reader.cancel().catch(() => {})
   // Postgres stores no NUL.
   return new TextDecoder().decode(Buffer.concat(chunks).subarray(0, ANSWER_BYTES)).replaceAll('\0', '\ufffd')
-}
-
-/** Seconds, or a date. */
-export function parseRetryAfter(text: string | null, now: number): number {
-  if (text === null) return 0
-  const seconds = /^\d{1,9}$/.test(text) ? Number(text) : (Date.parse(text) - now) / 1000
-  return Number.isFinite(seconds) ? Math.min(MAX_RETRY_AFTER_S, Math.max(0, Math.ceil(seconds))) : 0
 }

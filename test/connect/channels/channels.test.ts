@@ -201,7 +201,7 @@ describe('an own channel', () => {
     expect(left).toEqual([[]])
   })
 
-  it('of a person whose address nobody vouches for is confirmed first', async () => {
+  it('is confirmed first if nobody vouches for the address of its person', async () => {
     const { tenant, app, mails } = await newChannelTenant()
     const person = await newSession(tenant, { workspaceRole: VIEWER })
     const reply = await send('POST', '/v2/channels/own', {

@@ -49,7 +49,7 @@ describe('notices of a thread', () => {
     ])
   })
 
-  it('of another workspace, of a paused channel and of an unconfirmed one are not stored', async () => {
+  it('are not stored for another workspace, a paused channel and an unconfirmed one', async () => {
     const { enqueue, channel, tenant, services, listNotices } = await newPagerDuty()
     const other = await newChannelTenant()
     await other.enqueue(channel, 'incident 1', 0)
@@ -156,7 +156,7 @@ describe('a bot of Slack', () => {
     const { body: channel } = await tenant.post('/v2/channels', { name: 'ops', target: TARGET })
     await enqueue(channel, 'incident 1', 0)
     await deliver()
-    // As if the outcome had never been stored.
+    // The outcome is lost.
     await runAsSystem(
       services.database,
       sql`

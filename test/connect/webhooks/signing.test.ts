@@ -1,7 +1,7 @@
 import { createPublicKey, verify } from 'node:crypto'
 import { Webhook } from 'standardwebhooks'
 import { expect, it } from 'vitest'
-import { parseRetryAfter } from '../../../src/connect/webhooks/send.ts'
+import { parseRetryAfter } from '../../../src/kernel/http/retry-after.ts'
 import {
   messageHeaders,
   newKeyPair,

@@ -1,5 +1,5 @@
 // The sender of each kind of channel.
-import type { channelKinds } from '../tables.ts'
+import type { channelKinds } from '../../../protocol/notice.schema.ts'
 import { sendByEmail } from './email.ts'
 import type { Sender } from './outgoing.ts'
 import { sendToPagerDuty } from './pagerduty.ts'

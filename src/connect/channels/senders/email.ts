@@ -16,6 +16,7 @@ import {
 } from './outgoing.ts'
 
 const CHART_ID = 'graph'
+const PRE = 'background:#f4f6f9;padding:8px;white-space:pre-wrap'
 
 /** One line: a subject never has a line break. */
 export const oneLine = (text: string): string => text.replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ').trim()
@@ -33,7 +34,8 @@ const formatValue = (value: number, unit: string): string => `${Number(value.toP
 function describeChart({ chart }: OutgoingNotice['content']): string | undefined {
   if (!chart || chart.points.length < 2) return undefined
   const values = chart.points.map(([, value]) => value)
-  const range = `from ${formatValue(Math.min(...values), chart.unit)} to ${formatValue(Math.max(...values), chart.unit)}`
+  const [least, most] = [Math.min(...values), Math.max(...values)]
+  const range = `from ${formatValue(least, chart.unit)} to ${formatValue(most, chart.unit)}`
   const limit = chart.threshold === undefined ? '' : `, threshold ${formatValue(chart.threshold, chart.unit)} (dashed)`
   return `${chart.title}: ${range}${limit}`
 }
@@ -74,7 +76,7 @@ alt="${caption ?? ''}" style="max-width:100%;border:1px solid #e2e6ec"><br><smal
 ${content.summary ? html`<p style="white-space:pre-line">${content.summary}</p>` : ''}
 <table cellpadding="4" style="border-collapse:collapse">${rows}</table>
 ${caption ? picture : ''}
-${content.lines.length > 0 ? html`<pre style="background:#f4f6f9;padding:8px;white-space:pre-wrap">${content.lines.join('\n')}</pre>` : ''}
+${content.lines.length > 0 ? html`<pre style="${PRE}">${content.lines.join('\n')}</pre>` : ''}
 <p><a href="${link}">Open in Slipway</a></p>
 <p><small><a href="${leave}">Stop these e-mails</a></small></p></body></html>`
   const title = `[Slipway] ${shorten(oneLine(content.title), 200)}`

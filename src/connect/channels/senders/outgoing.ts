@@ -2,8 +2,8 @@
 import { AttemptError } from '../../../kernel/db/outbox.ts'
 import { configuredOrigin } from '../../../kernel/http/origin.ts'
 import type { Services } from '../../../kernel/http/routes.ts'
-import type { NoticeContent } from '../notice.ts'
-import type { ChannelConfig, channelKinds, noticePhases } from '../tables.ts'
+import type { channelKinds, NoticeContent, noticePhases } from '../../../protocol/notice.schema.ts'
+import type { ChannelConfig } from '../tables.ts'
 
 /** Members by the kind of the channel. They are sealed together. */
 export type ChannelCredentials = {

@@ -2,7 +2,7 @@
 import { Failure } from '../../../kernel/http/errors.ts'
 import { createGuardedClient } from '../../../kernel/http/guarded-fetch.ts'
 import { configuredOrigin } from '../../../kernel/http/origin.ts'
-import { parseRetryAfter } from '../../webhooks/send.ts'
+import { parseRetryAfter } from '../../../kernel/http/retry-after.ts'
 import { type SendServices, UndeliveredError } from './outgoing.ts'
 
 const TIMEOUT_MS = 10_000

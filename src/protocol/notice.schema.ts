@@ -1,7 +1,12 @@
-// A notice: the content that every kind of channel shows in its own way.
+// Channels and notices: their closed sets, and the content that every kind of channel shows in its own way.
 import * as z from 'zod'
-import { arrayOf, boundedText, Instant } from '../../protocol/wire.ts'
+import { arrayOf, boundedText, Instant } from './wire.ts'
 
+export const channelKinds = ['email', 'slack', 'pagerduty', 'webhook'] as const
+export const deployChoices = ['none', 'failed', 'all'] as const
+export const disabledReasons = ['failing', 'unsubscribed', 'rejected'] as const
+export const noticeStates = ['waiting', 'delivered', 'failed', 'dropped'] as const
+export const noticePhases = ['open', 'update', 'close', 'single'] as const
 export const severities = ['critical', 'error', 'warning', 'info'] as const
 
 export const NoticeContent = z.object({
