@@ -147,8 +147,8 @@ const channelShape = {
       .nullable()
       .meta({
         description:
-          '`failing`: no attempt succeeded for five days. `rejected`: the receiver is gone or refuses the credentials. ' +
-          '`unsubscribed`: the owner of the address ended it.',
+          '`failing`: no attempt succeeded for five days. `rejected`: the receiver is gone, or refuses the ' +
+          'credentials. `unsubscribed`: the owner of the address ended it.',
       }),
     attempted_at: Time.nullable().meta({ description: 'The time of the last attempt.' }),
     error: z.string().nullable().meta({ description: 'Why the last attempt failed. Null if it succeeded.' }),
