@@ -194,7 +194,7 @@ export type Platform = {
   clientAddress: (request: RequestHead) => string | undefined
   /** Only kernel/http/guarded-fetch.ts calls it. It connects to public addresses only, so that no name leads inside. */
   foreignFetch: typeof fetch
-  /** Undefined without `SMTP_URL`, and on a host that opens no connections to mail servers. Rejects with `MailError`. */
+  /** Undefined without `SMTP_URL`, and on a host without connections to mail servers. Rejects with `MailError`. */
   sendMail?: ((mail: Mail) => Promise<void>) | undefined
   /** For models, whose addresses may be private if a setting allows it. By default `foreignFetch` calls them. */
   modelFetch?: typeof fetch | undefined

@@ -9,17 +9,21 @@ const TIMEOUT_MS = 10_000
 const ANSWER_BYTES = 64 * 1024
 const BUSY_STATUSES = [429, 502, 503, 504]
 
-export type Post = { url: string; headers?: Record<string, string>; body: string }
+/** `bytes` limits the answer. */
+export type Post = { url: string; headers?: Record<string, string>; body: string; bytes?: number }
 export type Answer = { status: number; text: string; retryAfter: number }
 
 /** Throws where there is no answer. Any status is an answer. */
-export async function post(services: SendServices, { url, headers, body }: Post): Promise<Answer> {
+export async function post(
+  services: SendServices,
+  { url, headers, body, bytes = ANSWER_BYTES }: Post,
+): Promise<Answer> {
   const origin = configuredOrigin(services.config)
   const client = createGuardedClient(services, origin, {
     fetchMs: TIMEOUT_MS,
     totalMs: TIMEOUT_MS,
     fetches: 1,
-    bytes: ANSWER_BYTES,
+    bytes,
   })
   client.stage('channel')
   try {

@@ -14,6 +14,9 @@ import { type Answer, post, refusalOf } from './post.ts'
 
 const API = 'https://slack.com/api'
 const EVENT_TYPE = 'slipway_notice'
+const HISTORY = 'conversations.history'
+const HISTORY_BYTES = 4 * 1024 ** 2
+const HISTORY_PAGES = 3
 const COLORS = { critical: '#b3261e', error: '#b3261e', warning: '#b45309', info: '#2f4bc4' }
 const RESOLVED_COLOR = '#1b7f4b'
 /** Errors of a bot that no later attempt mends. Slack lists them with each method. */
@@ -81,12 +84,21 @@ async function sendByIncomingWebhook(services: SendServices, channel: OutgoingCh
   throw refusalOf(answer, [403, 404, 410])
 }
 
-type SlackAnswer = { ok: boolean; error?: string; ts?: string; channel?: string; messages?: SlackMessage[] }
+type SlackAnswer = {
+  ok: boolean
+  error?: string
+  ts?: string
+  channel?: string
+  messages?: SlackMessage[]
+  response_metadata?: { next_cursor?: string }
+}
 type SlackMessage = { ts: string; metadata?: { event_type?: string; event_payload?: Record<string, unknown> } }
 
 async function callSlack(services: SendServices, token: string, method: string, body: object): Promise<SlackAnswer> {
   const headers = { Authorization: `Bearer ${token}` }
-  const answer = await post(services, { url: `${API}/${method}`, headers, body: JSON.stringify(body) })
+  const bytes = method === HISTORY ? HISTORY_BYTES : undefined
+  const request = { url: `${API}/${method}`, headers, body: JSON.stringify(body), ...(bytes && { bytes }) }
+  const answer = await post(services, request)
   if (answer.status !== 200) throw refusalOf(answer, [])
   try {
     return JSON.parse(answer.text) as SlackAnswer
@@ -109,15 +121,22 @@ const refuseSlack = ({ error = '' }: SlackAnswer, status: Answer['status'] = 200
  */
 async function findPosted(services: SendServices, channel: OutgoingChannel, notice: OutgoingNotice) {
   const oldest = String(Math.floor(new Date(notice.created_at).getTime() / 1000) - 1)
-  const found = await callSlack(services, channel.credentials.bot_token!, 'conversations.history', {
-    channel: channel.config.slack_channel,
-    oldest,
-    limit: 200,
-    include_all_metadata: true,
-  })
-  return found.messages?.find(
-    ({ metadata }) => metadata?.event_type === EVENT_TYPE && metadata.event_payload?.notice === notice.id,
-  )
+  const isOfNotice = ({ metadata }: SlackMessage) =>
+    metadata?.event_type === EVENT_TYPE && metadata.event_payload?.notice === notice.id
+  let cursor: string | undefined
+  for (let page = 0; page < HISTORY_PAGES; page++) {
+    const answer = await callSlack(services, channel.credentials.bot_token!, HISTORY, {
+      channel: channel.config.slack_channel,
+      oldest,
+      limit: 100,
+      include_all_metadata: true,
+      ...(cursor && { cursor }),
+    })
+    const found = answer.messages?.find(isOfNotice)
+    cursor = answer.response_metadata?.next_cursor
+    if (found || !cursor) return found
+  }
+  return undefined
 }
 
 async function sendByBot(
