@@ -19,6 +19,8 @@ const REFERENCED_TABLES: Record<string, string> = {
   deployment_id: 'deployments',
   deployment_ids: 'deployments',
   webhook_id: 'webhooks',
+  channel_id: 'channels',
+  run_rule_id: 'run_rules',
   dataset_id: 'datasets',
   contents_id: 'example_contents',
   baseline_experiment_id: 'projects',

@@ -364,14 +364,21 @@ describe('every other list is read in the order of an index', () => {
   const idOf = async (table: string) =>
     (await admin.query(`select id from ${table} where tenant_id = $1 limit 1`, [seeded.tenant_id])).rows[0].id
 
-  async function newWebhook(): Promise<string> {
+  async function newPaused(path: string, value: object): Promise<string> {
     const headers = { 'X-Api-Key': seeded.api_key, 'Content-Type': 'application/json' }
-    const body = JSON.stringify({ url: 'https://ci.example.com/', enabled: false })
-    const reply = await host.app.fetch(new Request('http://x/v2/webhooks', { method: 'POST', headers, body }))
+    const body = JSON.stringify({ ...value, enabled: false })
+    const reply = await host.app.fetch(new Request(`http://x${path}`, { method: 'POST', headers, body }))
     // Its event is sent to webhooks after the answer.
     await finishPendingWork()
     return ((await reply.json()) as { id: string }).id
   }
+
+  const newWebhook = () => newPaused('/v2/webhooks', { url: 'https://ci.example.com/' })
+  const newChannel = () =>
+    newPaused('/v2/channels', {
+      name: crypto.randomUUID(),
+      target: { kind: 'webhook', url: 'https://ci.example.com/' },
+    })
 
   async function newRule(): Promise<string> {
     const headers = { 'X-Api-Key': seeded.api_key, 'Content-Type': 'application/json' }
@@ -407,6 +414,7 @@ describe('every other list is read in the order of an index', () => {
       tag_key_id: await idOf('tag_keys'),
       ...(path.includes('{rule_id}') && { rule_id: await newRule() }),
       ...(path.includes('{webhook_id}') && { webhook_id: await newWebhook() }),
+      ...(path.includes('{channel_id}') && { channel_id: await newChannel() }),
     }
     const url = `http://x${path.replace(/\{(\w+)\}/g, (_, name) => ids[name]!)}`
     const reply = await host.app.fetch(new Request(url, { headers: { 'X-Api-Key': key.api_key } }))

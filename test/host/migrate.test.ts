@@ -340,7 +340,7 @@ describe('a database from before the squash', () => {
     const after = await readRoles()
     const roles = await query(url, 'select display_name, to_json(permissions) as permissions from roles')
     expect(findOlderRoleFaults(roles as never)).toEqual([])
-    expect(after.Viewer).toEqual(before.Viewer)
+    expect(after.Viewer).toEqual([...before.Viewer, 'channels:read'])
     const added = [
       'workspaces:manage-keys',
       'feedback-configs:create',
@@ -348,6 +348,8 @@ describe('a database from before the squash', () => {
       'feedback-configs:delete',
       'deployments:exec',
       'deployments:copy-database',
+      'channels:read',
+      'channels:manage',
     ]
     expect(after.Admin).toEqual([...before.Admin.filter((name: string) => name !== 'fleet-admin:read'), ...added])
     expect(after['Organization Admin']).toEqual([...before['Organization Admin'], ...added])
