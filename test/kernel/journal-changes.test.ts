@@ -13,6 +13,7 @@ import { type Operation, successStatus } from '../../src/kernel/http/routes.ts'
 import { ADMIN } from '../../src/people/access/built-in-roles.ts'
 import { NewAccessPolicy } from '../../src/people/access/policies.schema.ts'
 import { GRANT_TYPE } from '../../src/people/sign-in/device.ts'
+import type { Mail } from '../../src/platform.ts'
 import { CLOSED_POLICY } from '../../src/protocol/listener-policy.ts'
 import { POLICIES } from '../support/access-policies.ts'
 import {
@@ -28,6 +29,7 @@ import {
 } from '../support/app.ts'
 import { makeArchive } from '../support/archives.ts'
 import { ISSUER, newProvider, readState } from '../support/authorization-server.ts'
+import { linkIn } from '../support/channels.ts'
 import { makeDataCalls } from '../support/data-calls.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 import { newDeployment } from '../support/deployments.ts'
@@ -84,7 +86,10 @@ const WITHOUT_CHANGES: Record<string, string> = {
   putWorkspaceSecret: 'no event has a sealed key, of which only the time is shown',
   deleteTraces: 'runs are data; the event names the traces',
   denyDevice: 'no key is created',
+  confirmChannel: 'lets notices be sent',
   pingWebhook: 'sends a message',
+  sendChannelConfirmation: 'sends a message',
+  testChannel: 'sends a message',
   poll: 'hands out secrets',
   recoverWebhook: 'repeats deliveries',
   redeliverWebhookDelivery: 'repeats a delivery',
@@ -149,7 +154,14 @@ const tokens = () => ({
   token_type: 'Bearer',
   expires_in: 3600,
 })
-const app = startApp({ overrides: { clientAddress: ({ req }) => req.header('X-Test-Address') } })
+const mails: Mail[] = []
+const app = startApp({
+  settings: { SMTP_URL: 'smtp://mail.test', SMTP_FROM: 'alerts@slipway.test' },
+  overrides: {
+    clientAddress: ({ req }) => req.header('X-Test-Address'),
+    sendMail: async mail => void mails.push(mail),
+  },
+})
 
 /** Differences from the operation's example, with the things of the tenant in its path. */
 type Call = {
@@ -192,6 +204,12 @@ async function prepareCalls() {
   const newPolicy = () => create(POLICIES, NewAccessPolicy.meta()!.example)
   const newMember = () => create('/orgs/current/members', { email: `${unusedId()}@example.com` })
   const newMembership = () => create('/workspaces/current/members', { email: `${unusedId()}@example.com` })
+  const newChannelBody = (target: object) => ({ name: named(), target })
+  const newAddress = async () => {
+    const id = await create('/v2/channels', newChannelBody({ kind: 'email', address: `${unusedId()}@example.com` }))
+    await finishPendingWork()
+    return id
+  }
   const addTag = async (deployment_id: string) => {
     const tag_value_ids = [params.tag_value_id]
     await tenant.post(`/v2/deployments/${deployment_id}/tags`, { tag_value_ids })
@@ -524,6 +542,18 @@ async function prepareCalls() {
         alerts: [{ routing_key: makeSecret('alert') }],
       },
     }),
+    createChannel: () => ({ body: newChannelBody({ kind: 'pagerduty', routing_key: 'a'.repeat(32) }) }),
+    createOwnChannel: () => ({ body: {}, headers: { ...asPerson, ...inside } }),
+    deleteChannel: async () => ({ params: { channel_id: await newAddress() } }),
+    sendChannelConfirmation: async () => ({ params: { channel_id: await newAddress() } }),
+    confirmChannel: async () => {
+      await newAddress()
+      return { path: linkIn(mails.at(-1)!, 'confirm') }
+    },
+    endChannel: async () => {
+      await newAddress()
+      return { path: linkIn(mails.at(-1)!, 'unsubscribe') }
+    },
     deleteWebhook: async () => ({
       params: { webhook_id: await create('/v2/webhooks', { url: 'https://ci.example.com/', enabled: false }) },
     }),

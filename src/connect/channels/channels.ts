@@ -9,12 +9,11 @@ import { changedMembers, createdMembers, deletedMembers } from '../../kernel/db/
 import { requireRow, withoutNulls } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
-import { fail } from '../../kernel/http/errors.ts'
 import { requireAllowedUrl } from '../../kernel/http/guarded-fetch.ts'
 import { afterCursor, hasName, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { newSecret } from '../../protocol/webhook-signing.ts'
 import { type ChannelParams, type ChannelRow, isChannel, MAY_MANAGE, toWire } from './channel-rows.ts'
-import { ASKED, askToConfirm, hasConfirmationRoom } from './confirmation.ts'
+import { ASKED, askToConfirm, hasConfirmationRoom, mayAsk, sendsMail } from './confirmation.ts'
 import type * as schema from './schema.ts'
 import { type ChannelCredentials, CREDENTIALS_PLACE } from './senders/outgoing.ts'
 import { type ChannelConfig, channels } from './tables.ts'
@@ -61,13 +60,11 @@ export const readChannel = verb('channels:read', async (ctx, { channel_id }: Cha
 
 type StoredTarget = { kind: ChannelRow['kind']; config: ChannelConfig; credentials: ChannelCredentials }
 
-/** Refuses what cannot be sent: an address that is not allowed, or e-mail where this control plane sends none. */
-function storedTarget({ config, origin, platform }: Ctx, target: schema.Target): StoredTarget {
+/** Refuses an address that is not allowed. */
+function storedTarget({ config, origin }: Ctx, target: schema.Target): StoredTarget {
   const { kind } = target
-  if (kind === 'email') {
-    if (!platform.sendMail) throw fail('email_unavailable')
+  if (kind === 'email')
     return { kind, config: { address: target.address }, credentials: { unsubscribe: newChannelToken() } }
-  }
   if (kind === 'pagerduty')
     return { kind, config: { region: target.region }, credentials: { routing_key: target.routing_key } }
   if (kind === 'webhook') {
@@ -120,7 +117,7 @@ export const createChannel = verb('channels:manage', async (ctx, { target, ...in
     ...(credentials.unsubscribe && { unsubscribe_hash: sha256Hex(credentials.unsubscribe) }),
     ...(token && ASKED(token)),
   }
-  const condition = kind === 'email' ? hasConfirmationRoom(config.address!) : sql`true`
+  const condition = kind === 'email' ? mayAsk(ctx, config.address!) : sql`true`
   const row = await insertChannel(ctx, values, condition, token)
   const { secret = null } = JSON.parse(await ctx.sealer.open(row.credentials, row.id, CREDENTIALS_PLACE))
   // A repeated request gets the stored row, and with it the same secret.
@@ -129,7 +126,6 @@ export const createChannel = verb('channels:manage', async (ctx, { target, ...in
 
 /** The address of a member whom an identity provider or the operator knows needs no confirmation. */
 export const createOwnChannel = verb('channels:read', async (ctx, input: schema.NewOwnChannel) => {
-  if (!ctx.platform.sendMail) throw fail('email_unavailable')
   const id = crypto.randomUUID()
   const unsubscribe = newChannelToken()
   const token = newChannelToken()
@@ -149,6 +145,7 @@ export const createOwnChannel = verb('channels:read', async (ctx, input: schema.
     confirmed_at: sql`case when ${isKnown} then clock() end`,
   }
   const condition = sql`${refuseUnless('channel_needs_member', sql`actor_member() is not null`)}
+    and ${sendsMail(ctx)}
     and case when ${isKnown} then true else ${hasConfirmationRoom(address)} end`
   return toWire(await insertChannel(ctx, values, condition, token))
 })
@@ -202,7 +199,7 @@ export const changeChannel = verb(
               )
             : undefined,
           stored?.kind === 'email'
-            ? sql`case when ${isNewAddress} then ${hasConfirmationRoom(stored.config.address!)} else true end`
+            ? sql`case when ${isNewAddress} then ${mayAsk(ctx, stored.config.address!)} else true end`
             : undefined,
         ),
       )

@@ -27,7 +27,7 @@ export const channelsCodes = {
     remedy: 'Ask its operator to set `SMTP_URL` and `SMTP_FROM` on a host with Node, Deno or Bun, or use another kind.',
   },
   channel_needs_member: {
-    status: 409,
+    status: 403,
     title: 'Channel needs a member',
     problem: 'Only a person has a channel of their own, and this key belongs to none.',
     remedy: 'Sign in, or create a channel of the workspace by POST /v2/channels.',

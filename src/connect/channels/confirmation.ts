@@ -39,6 +39,13 @@ export const hasConfirmationRoom = (address: SQL | string): SQL => {
     from (select ${wait} as wait offset 0) t)`
 }
 
+/** For a condition. The database refuses first who may not ask. */
+export const sendsMail = ({ platform }: Pick<Ctx, 'platform'>): SQL =>
+  refuseUnless('email_unavailable', platform.sendMail ? sql`true` : sql`false`)
+
+export const mayAsk = (ctx: Ctx, address: SQL | string): SQL =>
+  sql`${sendsMail(ctx)} and ${hasConfirmationRoom(address)}`
+
 const buildText = (link: string, leave: string) =>
   [
     'A workspace of Slipway wants to send notices of incidents and deployments to this address.',
@@ -88,7 +95,6 @@ export function askToConfirm(ctx: Ctx, row: ChannelRow, token: string): void {
 }
 
 export const sendConfirmation = verb('channels:read', async (ctx, ref: ChannelParams) => {
-  if (!ctx.platform.sendMail) throw fail('email_unavailable')
   const token = newChannelToken()
   const change = db
     .update(channels)
@@ -98,7 +104,7 @@ export const sendConfirmation = verb('channels:read', async (ctx, ref: ChannelPa
         isChannel(ref),
         MAY_MANAGE,
         refuseUnless('channel_confirmed', sql`${channels.kind} = 'email' and ${channels.confirmed_at} is null`),
-        hasConfirmationRoom(sql`${channels.config} ->> 'address'`),
+        mayAsk(ctx, sql`${channels.config} ->> 'address'`),
       ),
     )
     .returning()
@@ -160,7 +166,7 @@ export async function useLink(
         returning c.*, f.was_enabled
       )
       select config ->> 'address', ${journalTenantEvents(events, {
-        actor: sql`'visitor', null, null`,
+        actor: sql`'visitor', null, 'Owner of the address'`,
         dailyLimit: sql`${config.eventsPerDay || null}::bigint`,
       })}
       from used`,
