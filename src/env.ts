@@ -372,7 +372,7 @@ export type OidcSettings = {
   groupRoles: [group: string, role: string][]
 }
 
-export type MailSender = { name: string; address: string }
+type MailSender = { name: string; address: string }
 /** `perHour` is the limit of each workspace. */
 export type SmtpSettings = { url: string; from: MailSender; perHour: number }
 
@@ -581,10 +581,6 @@ const toSmtpSettings = (settings: GroupSettings): SmtpSettings | undefined =>
   settings.SMTP_URL === undefined
     ? undefined
     : { url: settings.SMTP_URL, from: settings.SMTP_FROM!, perHour: settings.EMAILS_PER_HOUR! }
-
-/** Undefined if none of its settings is set. */
-export const readSmtpSettings = (env: Record<string, unknown>): SmtpSettings | undefined =>
-  Object.keys(Smtp.shape).some(name => env[name]) ? toSmtpSettings(parseSettings(Smtp, env)) : undefined
 
 const SINGLE_LOGIN_NOTICE =
   'DATABASE_SYSTEM_URL is not set, so requests use a login with access to all workspaces. ' +

@@ -8,7 +8,7 @@ const ANSWER_MS = 20_000
 const LOOPBACK = /^(localhost|127\.\d+\.\d+\.\d+|::1|\[::1\])$/
 
 /** Options of the connection. A password never leaves without TLS, but to this machine. */
-export function smtpOptions({ url }: Pick<SmtpSettings, 'url'>) {
+function smtpOptions({ url }: Pick<SmtpSettings, 'url'>) {
   const { protocol, hostname, port, username, password } = new URL(url)
   const isSecure = protocol === 'smtps:'
   const host = hostname.replace(/^\[(.*)\]$/, '$1')

@@ -171,6 +171,23 @@ it('creates a webhook, shows its secret once, tests it, and deletes it by its UR
   expect(failure(await run('webhooks', 'ping', target))).toEqual([1, 'webhook_not_found'])
 })
 
+it('creates a channel by a secret from a file, tests it, and deletes it by its name', async () => {
+  const { run } = await setUp()
+  const file = join(makeFolder(), 'key')
+  writeFileSync(file, `${'a'.repeat(32)}\n`)
+  expect(failure(await run('channels', 'create', 'x', '--email', 'a@example.com', '--own'))).toEqual([2, 'usage'])
+  const flags = ['--pagerduty', 'eu', '--secret-file', file, '--deploys', 'failed', '--default']
+  const created = await run('channels', 'create', 'on call', ...flags)
+  expect(created.objects[0]).toMatchObject({ name: 'on call', deploys: 'failed', is_default: true })
+  const listed = await run('channels', 'list')
+  expect(listed.objects).toMatchObject([{ name: 'on call', target: { kind: 'pagerduty', region: 'eu' } }])
+  expect(listed.out).not.toContain('aaaa')
+  const tested = await run('channels', 'test', 'on call')
+  expect([tested.code, tested.objects[0]]).toMatchObject([1, { outcome: 'refused', error: 'upstream_error' }])
+  expect(failure(await run('channels', 'delete', 'on call'))).toEqual([2, 'confirmation_required'])
+  expect((await run('channels', 'delete', 'on call', '--yes')).objects).toMatchObject([{ outcome: 'deleted' }])
+})
+
 it('forwards events to this machine as a webhook sends them, again after a failed connection, none lost', async () => {
   const { tenant } = await setUp()
   const receiver = await startReceiver()

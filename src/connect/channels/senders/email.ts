@@ -19,7 +19,7 @@ const CHART_ID = 'graph'
 const PRE = 'background:#f4f6f9;padding:8px;white-space:pre-wrap'
 
 /** One line: a subject never has a line break. */
-export const oneLine = (text: string): string => text.replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ').trim()
+const oneLine = (text: string): string => text.replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ').trim()
 
 export const unsubscribeUrl = (
   { config }: SendServices,

@@ -36,7 +36,7 @@ const LOST_ERRORS = ['message_not_found', 'cant_update_message', 'edit_window_cl
 const FINAL_ERRORS = ['invalid_blocks', 'msg_too_long', 'no_text', 'restricted_action']
 
 /** Slack reads `<`, `>` and `&` as control characters: `<!channel>` would tell everybody. */
-export const escapeSlack = (text: string): string =>
+const escapeSlack = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 
 /** Text without markup, so that no name becomes a link or a mention. */

@@ -5,7 +5,7 @@ import { messageHeaders, signBySecret } from '../../../protocol/webhook-signing.
 import { type OutgoingChannel, type OutgoingNotice, pageUrl, type Sender, type SendServices } from './outgoing.ts'
 import { post, refusalOf } from './post.ts'
 
-export const buildWebhookBody = (
+const buildWebhookBody = (
   services: SendServices,
   { id: channel_id, tenant_id: workspace_id }: OutgoingChannel,
   { id, thread, phase, content, created_at }: OutgoingNotice,
