@@ -118,7 +118,7 @@ describe('a bot of Slack', () => {
   ) => ({
     'https://slack.com': async (request: Request) => {
       const method = new URL(request.url).pathname.split('/').at(-1)!
-      const body = await request.json()
+      const body = (await request.json()) as { ts?: string; channel?: string }
       log.push([method, body])
       const ts = `1700000000.${String(log.length).padStart(6, '0')}`
       return Response.json(more[method]?.(body) ?? { ok: true, ts: body.ts ?? ts, channel: body.channel })

@@ -117,20 +117,21 @@ function makeReceivers(random: () => number) {
   }
 
   function answerPagerDuty(event: Record<string, unknown> & { payload?: Record<string, unknown> }): Response {
-    const { event_action, dedup_key, routing_key, payload } = event as Record<string, never>
-    const isTrigger = event_action === 'trigger'
+    const { event_action, dedup_key, routing_key, payload } = event
+    const [action, key] = [String(event_action), String(dedup_key)]
+    const isTrigger = action === 'trigger'
     const lacksPayload = isTrigger && !['summary', 'source', 'severity'].every(name => payload?.[name])
-    const isKnown = ['trigger', 'acknowledge', 'resolve'].includes(event_action)
-    if (!routing_key || !isKnown || lacksPayload || String(dedup_key).length > 255) {
+    const isKnown = ['trigger', 'acknowledge', 'resolve'].includes(action)
+    if (!routing_key || !isKnown || lacksPayload || key.length > 255) {
       faults.push(`pagerduty: ${JSON.stringify(event).slice(0, 200)}`)
       return new Response(null, { status: 400 })
     }
-    const incident = incidents.get(dedup_key)
+    const incident = incidents.get(key)
     const isOpen = incident && incident.state !== 'resolved'
     if (isTrigger && !isOpen) {
-      incidents.set(dedup_key, { key: dedup_key, state: 'open', opened: (incident?.opened ?? 0) + 1 })
-    } else if (incident && event_action !== 'trigger') {
-      incident.state = event_action === 'resolve' ? 'resolved' : 'acknowledged'
+      incidents.set(key, { key, state: 'open', opened: (incident?.opened ?? 0) + 1 })
+    } else if (incident && !isTrigger) {
+      incident.state = action === 'resolve' ? 'resolved' : 'acknowledged'
     }
     return Response.json({ status: 'success', dedup_key }, { status: 202 })
   }
@@ -138,7 +139,7 @@ function makeReceivers(random: () => number) {
   const answer = async (input: string | URL | Request, init?: RequestInit): Promise<Response> => {
     const request = new Request(input, init)
     const { hostname, pathname } = new URL(request.url)
-    const body = await request.json()
+    const body = (await request.json()) as Record<string, unknown> & { payload?: Record<string, unknown> }
     if (random() < 0.1) return refuse()
     if (hostname === 'slack.com') return Response.json(answerSlack(pathname.split('/').at(-1)!, body))
     if (hostname === 'events.pagerduty.com') return answerPagerDuty(body)
@@ -195,7 +196,7 @@ async function tellIncidents(): Promise<void> {
   const ids: string[] = []
   for (const target of targets) {
     const { body } = await send('POST', '/v2/channels', { name: target.kind, target })
-    ids.push(body.id)
+    ids.push((body as { id: string }).id)
   }
   // The owner of the mailbox confirms it.
   await runAsSystem(endless.database, sql`update channels set confirmed_at = clock() where id = ${ids[0]!}::uuid`)
