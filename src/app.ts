@@ -70,6 +70,7 @@ export const slices = {
     import('./hosting/pushes/githost-deliveries.routes.ts'),
   '/v2/admin/fleet /v2/admin/installation /orgs/current/usage': () => import('./monitoring/fleet.routes.ts'),
   '/v2/events': () => import('./people/events/routes.ts'),
+  '/v2/alert-rules /v2/alert-settings /v2/incidents /v2/alert-mutes': () => import('./hosting/alerts/routes.ts'),
   '/v2/webhooks /.well-known/webhook-keys': () => import('./connect/webhooks/routes.ts'),
   '/v2/channels /channel-links': () => import('./connect/channels/routes.ts'),
   '/info /runs': () => import('./tracing/ingest/ingestion.routes.ts'),
@@ -160,7 +161,7 @@ const translators = {
 /** Pages of any origin send feedback by links. */
 const FEEDBACK_LINK_PATH = '/feedback/tokens/'
 
-/** A host serves `fetch`, and calls `housekeep` every minute. */
+/** A host serves `fetch`, and calls `housekeep` every minute, and `look` every ten seconds. */
 export function createApp(config: Config, runtime: Platform) {
   const storage = config.s3 ? createBucketStorage(openS3Bucket(config.s3, runtime.storageFetch)) : runtime.storage
   const platform: Platform = { ...runtime, storage }
@@ -191,6 +192,7 @@ export function createApp(config: Config, runtime: Platform) {
     onSweep: counters.countSwept,
     deliverEvents: async tenant => (await loadDeliverer())(tenant),
     deliverNotices: async tenant => (await loadNoticeDeliverer())(tenant),
+    lookAtAlerts: async points => (await loadAlertLooker())(points),
     notifyGitHosts: async ids =>
       (await import('./hosting/previews/git-host-notifier.ts')).notifyGitHosts(services, ids),
     compareRepository: async id => (await import('./hosting/pushes/look-now.ts')).compareNow(services, id),
@@ -209,6 +211,11 @@ export function createApp(config: Config, runtime: Platform) {
     const { createNoticeDeliverer } = await import('./connect/channels/notice-worker.ts')
     return createNoticeDeliverer(services)
   })
+  const loadAlertLooker = loadOnce(async () => {
+    const { createAlertLooker } = await import('./hosting/alerts/arrivals.ts')
+    return createAlertLooker(services)
+  })
+  const look = async () => (await import('./hosting/alerts/sweep.ts')).lookAtAlerts(services)
   const loadHandler = loadOnce(async () => {
     const { createHandler } = await import('./kernel/http/serve-routes.ts')
     const { createAttemptLog } = await import('./people/audit/attempts.ts')
@@ -254,5 +261,5 @@ export function createApp(config: Config, runtime: Platform) {
     await runSweeps(sweeps, onRun).finally(() => recordSweepRuns(services, runs))
   }
   const { traces, shareGroups } = services
-  return Object.assign(app, { config, platform, database, housekeep, sweeps, traces, shareGroups, services })
+  return Object.assign(app, { config, platform, database, housekeep, look, sweeps, traces, shareGroups, services })
 }

@@ -27,6 +27,7 @@ const LAYERS = [
   ['people/authorization-server'],
   ['hosting/deployments'],
   ['tracing/runs'],
+  ['hosting/alerts'],
   ['connect/models'],
   ['tracing/datasets'],
   ['tracing/queues'],

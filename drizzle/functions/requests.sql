@@ -234,6 +234,13 @@ create trigger enforce_quota
   after insert on channels
   referencing new table as added
   for each statement execute function enforce_quota('tenant_id', '200', 'true', 'channels');
+  after insert on alert_rules
+  referencing new table as added
+  for each statement execute function enforce_quota('tenant_id', '200', 'true', 'alert_rules');
+create trigger enforce_quota
+  after insert on alert_mutes
+  referencing new table as added
+  for each statement execute function enforce_quota('tenant_id', '200', 'true', 'alert_mutes');
 create trigger enforce_quota
   after insert on schedules
   referencing new table as added

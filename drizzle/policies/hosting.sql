@@ -717,3 +717,90 @@ create policy admitted on snapshots as restrictive to slipway_limited
   )
   with check (true);
 grant select, update (deleting_at) on snapshots to slipway_app;
+
+-- ------------------------------------------------------------ alert_rules
+create policy own on alert_rules to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_project(project_id)
+  );
+create policy admitted on alert_rules as restrictive to slipway_limited
+  using (
+    not (select hides('project'))
+    or project_id is null
+    or exists (select from projects p where p.id = alert_rules.project_id)
+  );
+grant select, insert, delete, update (
+    name, enabled, kind, condition, deployment_ids, tag_value_ids, for_seconds, resolve_after_seconds, severity,
+    channel_ids, next_look_at, version, created_at, updated_at, project_id
+  ) on alert_rules to slipway_app;
+
+-- ------------------------------------------------------------ alert_settings
+create policy own on alert_settings to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+  );
+grant select, insert, update (defaults_enabled, version, created_at, updated_at) on alert_settings to slipway_app;
+
+-- ------------------------------------------------------------ alert_states
+create policy own on alert_states to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+  );
+grant select, update (phase, since, relapses, sampled_at, due_at, version) on alert_states to slipway_app;
+
+-- ------------------------------------------------------------ incidents
+create policy own on incidents to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(deployment_id)
+    and is_own_project(project_id)
+    and is_own_rule(run_rule_id)
+  );
+create policy admitted on incidents as restrictive to slipway_limited
+  using (
+    (
+      not (select hides('deployment'))
+      or deployment_id is null
+      or exists (select from deployments d where d.id = incidents.deployment_id)
+    )
+    and (
+      not (select hides('project'))
+      or project_id is null
+      or exists (select from projects p where p.id = incidents.project_id)
+    )
+  );
+grant select, update (
+    state, severity, cause, value, evidence, reopened, muted_until, tell_at, is_told, sequence, last_at, resolved_at,
+    version, created_at, updated_at
+  ) on incidents to slipway_app;
+
+-- ------------------------------------------------------------ incident_changes
+create policy own on incident_changes to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_key(actor_id)
+  );
+create policy admitted on incident_changes as restrictive to slipway_limited
+  using (exists (select from incidents i where i.id = incident_changes.incident_id))
+  with check (true);
+grant select, insert on incident_changes to slipway_app;
+
+-- ------------------------------------------------------------ alert_mutes
+create policy own on alert_mutes to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+  );
+grant select, insert, delete on alert_mutes to slipway_app;

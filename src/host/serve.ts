@@ -12,7 +12,7 @@ import { createLogWriter, type Output } from './log-writer.ts'
 import { connectClient } from './migrate.ts'
 import type { SealingKeys } from './operate/manifest.ts'
 import { finishPendingWork } from './pending-work.ts'
-import type { Schedule } from './schedule.ts'
+import { type Schedule, scheduleLooks } from './schedule.ts'
 import { createShutdown } from './shutdown.ts'
 import { takeSockets } from './sockets.ts'
 
@@ -60,8 +60,9 @@ export async function serve(
   console.log(`Slipway serves ${describeAddress(server)}. Its dashboard is at /ui, and its API pages at /docs.`)
 
   const scheduled = schedule(app.housekeep)
+  const looks = scheduleLooks(app.look)
   onSignal(server, limits, async () => {
-    await scheduled.stop()
+    await Promise.all([scheduled.stop(), looks.stop()])
     await finishPendingWork()
     await close()
   })

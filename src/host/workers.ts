@@ -14,6 +14,7 @@ import {
   type Relay,
   TUNNEL_LIMITS,
 } from '../platform.ts'
+import { lookForAMinute } from './schedule.ts'
 import type { RelayBinding } from './workers-relay.ts'
 
 type Env = Record<string, unknown>
@@ -87,7 +88,11 @@ export default {
       return settingsErrorResponse(error)
     }
   },
-  scheduled: (_event: unknown, env: Env, context: Context) => context.waitUntil(appFor(env).housekeep()),
+  scheduled: (_event: unknown, env: Env, context: Context) => {
+    const { housekeep, look } = appFor(env)
+    context.waitUntil(housekeep())
+    context.waitUntil(lookForAMinute(look))
+  },
 }
 
 /** The durable object of one tunnel, in which the sockets of its client and of its agent meet. */

@@ -54,6 +54,9 @@ const scopes: Record<Permission, Scope> = {
   // Notices have no tags, so a channel tells of every resource.
   'channels:read': 'everything',
   'channels:manage': 'everything',
+  // Incidents are about deployments, and about the traces of projects.
+  'alerts:read': [deployments, runs],
+  'alerts:manage': [deployments, runs],
   'integrations:manage': 'nothing',
   'tokens:use': 'nothing',
   'projects:read': [projects],

@@ -49,6 +49,8 @@ export const permissions = {
   'webhooks:manage': 'workspace',
   'channels:read': 'workspace',
   'channels:manage': 'workspace',
+  'alerts:read': 'workspace',
+  'alerts:manage': 'workspace',
   'integrations:manage': 'workspace',
   'tokens:use': 'workspace',
   'projects:read': 'workspace',

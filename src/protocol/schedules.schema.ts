@@ -22,7 +22,7 @@ export const Cron = boundedText(MAX_CRON_LENGTH)
     description: 'Five fields: minute, hour, day of the month, month, day of the week.',
     example: '30 3 * * *',
   })
-const TimeZone = boundedText(64)
+export const TimeZone = boundedText(64)
   .refine(isTimeZone, { error: 'must be the name of a time zone, such as Europe/Berlin' })
   .meta({ description: 'Of the IANA database.', example: 'Europe/Berlin' })
 /** All but the name, the command and the switch. */

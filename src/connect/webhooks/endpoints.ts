@@ -10,10 +10,10 @@ import {
   requirePermission,
   run,
   runAsSystem,
-  uuidArray,
   versionMatches,
 } from '../../kernel/db/db.ts'
 import { announceEvents, commit } from '../../kernel/db/journal.ts'
+import { hasOnlyKnownIds } from '../../kernel/db/known-ids.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
@@ -72,14 +72,6 @@ const RECORDED = {
   ),
 }
 
-/** Refuses ids of a filter that this workspace does not have. */
-const hasOnlyKnownIds = (code: string, table: SQL, ids: readonly string[]): SQL => {
-  const unknown = sql`(
-    select string_agg(given.id::text, ', ')
-    from unnest(${uuidArray(ids)}) given(id)
-    where not exists (select from ${table} k where k.id = given.id and k.tenant_id = current_tenant()))`
-  return sql`case when ${unknown} is null then true else refuse(${code}, ${unknown}) end`
-}
 const hasKnownFilters = ({ deployment_ids = [], tag_value_ids = [] }: Partial<schema.NewWebhook>): SQL =>
   sql`${hasOnlyKnownIds('deployment_not_found', sql`deployments`, deployment_ids)}
     and ${hasOnlyKnownIds('tag_value_not_found', sql`tag_values`, tag_value_ids)}`

@@ -16,6 +16,8 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'deployments:exec': ['Deployments', 'Open terminals, and connect to ports and databases of deployments'],
   'deployments:copy-database': ['Deployments', 'Copy the database of a deployment into others, such as its previews'],
   'secrets:read': ['Deployments', 'Show the values of secrets. Each time is recorded'],
+  'alerts:read': ['Deployments', 'See alert rules and incidents'],
+  'alerts:manage': ['Deployments', 'Change alert rules, mute them, and acknowledge and resolve incidents'],
   'events:read': ['Deployments', 'Read and follow the events of a workspace'],
   'projects:read': ['Tracing', 'See tracing projects'],
   'projects:create': ['Tracing', 'Create tracing projects'],

@@ -5,7 +5,6 @@ import { type Row, run } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import { LATENCY_BOUNDS_MS } from '../../protocol/latency-histogram.ts'
 import { kindOfStore, type StoreKind } from '../../protocol/snapshots.schema.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import {
@@ -31,6 +30,7 @@ import {
   STEPS,
   type StoreMetricName,
 } from './metrics.schema.ts'
+import { quantileOf } from './quantile.ts'
 
 const MAX_REVISIONS = 10
 
@@ -178,22 +178,6 @@ const round = (value: number | null, digits: number): number | null =>
   value === null ? null : Math.round(value * 10 ** digits) / 10 ** digits
 const addKnown = (values: (number | null)[]): number | null =>
   values.every(value => value === null) ? null : values.reduce<number>((sum, value) => sum + (value ?? 0), 0)
-
-/** Interpolates within the bucket. In the last one, which has no upper bound, it is the lower one. Pure. */
-export function quantileOf(counts: number[], fraction: number): number | null {
-  const total = counts.reduce((sum, count) => sum + count, 0)
-  if (total === 0) return null
-  let before = 0
-  for (const [i, count] of counts.entries()) {
-    if (count > 0 && before + count >= fraction * total) {
-      const lower = LATENCY_BOUNDS_MS[i - 1] ?? 0
-      const upper = LATENCY_BOUNDS_MS[i] ?? lower
-      return lower + (upper - lower) * ((fraction * total - before) / count)
-    }
-    before += count
-  }
-  return null
-}
 
 const latency = (fraction: number) => (sums: Sums) => {
   const counts = latencyColumns.map(name => sums[name])

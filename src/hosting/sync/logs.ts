@@ -25,6 +25,7 @@ export const receiveLogs = verb(
     const lockRevision = sql`select from revisions where id = ${revision_id}::uuid for no key update`
     const rows = await run(ctx, appendLogs({ revision, kind, stream, from }, lines), [lockLease(input), lockRevision])
     const [next] = requireRow(rows, 'revision_not_found') as Row
+    if (kind === 'deploy' && ctx.lookAtAlerts) ctx.waitUntil?.(ctx.lookAtAlerts())
     return { next: Number(next) }
   },
 )

@@ -36,6 +36,7 @@ export const report = verb('listeners:sync', async (ctx, { agent_id, fence, repo
     )`
   const results = (await run(ctx, applyReports)) as ResultRow[]
   for (const tenant of new Set(results.map(([, , , , tenant]) => tenant))) announceEvents(ctx, tenant)
+  if (reports.some(hasHealth) && ctx.lookAtAlerts) ctx.waitUntil?.(ctx.lookAtAlerts())
   const moved = results.flatMap(([deployment_id, revision_id, code]) => (revision_id && !code ? [deployment_id] : []))
   if (moved.length > 0 && ctx.notifyGitHosts) ctx.waitUntil?.(ctx.notifyGitHosts([...new Set(moved)]))
   const passed = reports.flatMap(({ deployment_id, traffic }) =>
@@ -45,6 +46,10 @@ export const report = verb('listeners:sync', async (ctx, { agent_id, fence, repo
     ctx.waitUntil?.(import('../rollouts/sweep.ts').then(sweep => sweep.lookAtRollouts(ctx, passed)))
   return { results: results.map(toResult) } satisfies ReportResults
 })
+
+/** Alerts look at it at once. */
+const hasHealth = ({ health, healthy, incidents }: Reports['reports'][number]): boolean =>
+  health != null || healthy != null || (incidents?.length ?? 0) > 0
 
 function toResult([deployment_id, revision_id, code, generation]: ResultRow): ReportResult {
   const [accepted, stale, refused] = reportOutcomes

@@ -20,7 +20,7 @@ import { issueCredential } from './credentials.ts'
 import { reportJobs } from './jobs.ts'
 import { releaseLease } from './lease-release.ts'
 import { receiveLogs } from './logs.ts'
-import { receiveMetrics } from './metrics.ts'
+import { receiveEarlyMetrics, receiveMetrics } from './metrics.ts'
 import { issueModelTokens } from './model-tokens.ts'
 import { poll } from './poll.ts'
 import { report } from './report.ts'
@@ -123,6 +123,19 @@ export const syncRoutes = slice(
     idempotent: true,
     errors: ['listener_not_found', 'fence_stale'],
     verb: receiveMetrics,
+  })
+  .post('/v1/sync/early-metrics', {
+    id: 'sendEarlyMetrics',
+    toleratesUnknown: true,
+    summary: 'Send what went wrong in the minute that is not over',
+    description:
+      'Optional for agents. Alert rules look at these points at once. They are not stored: the points of the whole ' +
+      'minute follow when it is over.',
+    body: Metrics,
+    reply: MetricReceipt,
+    idempotent: true,
+    errors: ['listener_not_found', 'fence_stale'],
+    verb: receiveEarlyMetrics,
   })
   .post('/v1/sync/model-tokens', {
     id: 'createModelTokens',

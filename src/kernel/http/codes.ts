@@ -4,6 +4,7 @@ import { channelsCodes } from '../../connect/channels/codes.ts'
 import { modelsCodes } from '../../connect/models/codes.ts'
 import { oauthCodes } from '../../connect/oauth/codes.ts'
 import { webhooksCodes } from '../../connect/webhooks/codes.ts'
+import { alertsCodes } from '../../hosting/alerts/codes.ts'
 import { customHostsCodes } from '../../hosting/custom-hosts/codes.ts'
 import { deployHooksCodes } from '../../hosting/deploy-hooks/codes.ts'
 import { deploymentsCodes } from '../../hosting/deployments/codes.ts'
@@ -50,6 +51,7 @@ const CODES = {
   ...uploadsCodes,
   ...registryCodes,
   ...relayCodes,
+  ...alertsCodes,
   ...customHostsCodes,
   ...protectionCodes,
   ...trafficCodes,

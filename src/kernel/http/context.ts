@@ -7,7 +7,11 @@ import type { Database } from '../db/statement.ts'
 import type { Watcher, Watches } from '../db/watch.ts'
 import type { Answer } from '../limits/answer-bytes.ts'
 import type { ShareGroups } from '../limits/share-groups.ts'
+import type { MetricPoint } from '../../protocol/metrics.schema.ts'
 import { type Permission, permissions } from '../permissions.ts'
+
+/** Metrics that have come. `isEarly`: their minute is not over, so they are not stored. */
+export type AlertPoints = { points: MetricPoint[]; isEarly: boolean }
 
 /**
  * Services for requests and the schedule. Slices add theirs by `declare module`: `tracing/store/store.ts`.
@@ -18,6 +22,8 @@ export interface Ports {
   deliverEvents?: (tenant: string) => Promise<void>
   /** Sends the notices of a workspace that are due to its channels. */
   deliverNotices?: (tenant: string) => Promise<void>
+  /** Looks at what alert rules wait for, soon. With points: at the metrics of these deployments. */
+  lookAtAlerts?: (points?: AlertPoints) => Promise<void>
   /** Tells git hosts how the latest commits of these deployments get on. */
   notifyGitHosts?: (deployment_ids: string[]) => Promise<void>
   /** Compares the repository of a deployment with what is deployed from it. */

@@ -1,7 +1,8 @@
 // Metrics: what an agent sends, what is stored of it, and the series that come from it.
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { chooseRange, quantileOf } from '../../../src/hosting/metrics/metrics.ts'
+import { chooseRange } from '../../../src/hosting/metrics/metrics.ts'
+import { quantileOf } from '../../../src/hosting/metrics/quantile.ts'
 import { sweepMetrics } from '../../../src/hosting/metrics/sweep.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { LATENCY_BUCKETS } from '../../../src/protocol/latency-histogram.ts'

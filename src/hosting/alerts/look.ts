@@ -1,0 +1,167 @@
+// Looks at rules: reads what they have seen, decides, and writes incidents with their notices.
+import { type SQL, sql } from 'drizzle-orm'
+import { type Row, runAsSystem } from '../../kernel/db/db.ts'
+import { setSystemSettings } from '../../kernel/db/journal.ts'
+import type { Services } from '../../kernel/http/routes.ts'
+import type { MetricPoint } from '../../protocol/metrics.schema.ts'
+import { describeValue, fallsByTime, nextLook, readSample, toCondition } from './condition-values.ts'
+import { type Decision, decide, OK, type Sample } from './decide.ts'
+import { readFacts, toEvidence } from './evidence.ts'
+import { type MuteWindow, mutedUntil } from './mute-windows.ts'
+import { duePairs, metricPairs, recentPairs, selectWatched, type Watched } from './samples.ts'
+
+/** Pages of a look. More are left to the next one. */
+const MAX_PAGES = 10
+const NOT_WATCHED = 'The rule does not watch this any more.'
+
+type Decided = { watched: Watched; sample: Sample; decision: Decision }
+
+export async function readWatched(services: Services, pairs: SQL, isEarly = false): Promise<Watched[]> {
+  const { database, platform } = services
+  const settings = setSystemSettings(platform, `alerts-${crypto.randomUUID()}`)
+  const [, rows] = await runAsSystem(database, settings, selectWatched(pairs, isEarly))
+  return (rows as Row[]).map(([text]) => JSON.parse(text as string))
+}
+
+/** A rule that is off, or a subject that is gone, ends what is open. */
+export function decideOn(watched: Watched, sample: Sample): Decided {
+  const state = watched.state ?? OK
+  if (!watched.is_watched) {
+    const isOpen = state.phase === 'firing' || state.phase === 'clearing'
+    return { watched, sample, decision: { state: OK, action: isOpen ? 'resolve' : null, dueAt: null } }
+  }
+  const decision = decide(toCondition(watched), state, sample)
+  const needsLook = decision.dueAt === null && decision.state.phase !== 'ok' && fallsByTime(watched.rule.condition)
+  return { watched, sample, decision: needsLook ? { ...decision, dueAt: nextLook(sample.at) } : decision }
+}
+
+/** Nothing is to be written where nothing was seen, and nothing is. */
+const isWorthWriting = ({ watched, decision }: Decided): boolean =>
+  watched.state !== null || decision.state.phase !== 'ok'
+
+const toTime = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString())
+export const toMuteEnd = (windows: MuteWindow[], now: number): string | null => {
+  const until = mutedUntil(windows, now)
+  return until === Number.POSITIVE_INFINITY ? 'infinity' : toTime(until)
+}
+
+/** Writes decisions, and sends what they come to. Returns how many counted. */
+export async function writeDecisions(services: Services, decided: Decided[]): Promise<number> {
+  const worth = decided.filter(isWorthWriting)
+  if (worth.length === 0) return 0
+  const opened = worth.filter(({ decision }) => decision.action === 'open').map(({ watched }) => watched.subject)
+  const facts = await readFacts(services, opened.filter(({ type }) => type === 'deployment').map(({ id }) => id))
+  const rows = worth.map(({ watched, sample, decision: { state, action, dueAt } }) => {
+    const { rule, subject, mutes } = watched
+    const about = sample.value === null ? '' : describeValue(watched, sample.value)
+    return {
+      rule_id: rule.id,
+      subject_id: subject.id,
+      subject_type: subject.type,
+      subject_name: subject.name,
+      version: watched.state?.version ?? 0,
+      phase: state.phase,
+      since: toTime(state.since),
+      relapses: state.relapses,
+      sampled_at: toTime(state.sampledAt),
+      due_at: toTime(dueAt),
+      action,
+      value: sample.value,
+      ...(action === 'resolve' && { message: watched.is_watched ? about || null : NOT_WATCHED }),
+      ...(action === 'open' && {
+        title: `${subject.name}: ${rule.name}`,
+        muted_until: toMuteEnd(mutes, sample.at),
+        ...toEvidence(watched, about, facts.get(subject.id)),
+      }),
+    }
+  })
+  const { database, platform } = services
+  const settings = setSystemSettings(platform, `alerts-${crypto.randomUUID()}`)
+  const apply = sql<Row>`select apply_alert_decisions(${JSON.stringify(rows)}::jsonb)`
+  const [, written] = await runAsSystem(database, settings, apply)
+  const moved = worth.filter(({ decision }) => decision.action !== null)
+  await announce(services, [...new Set(moved.map(({ watched }) => watched.rule.tenant_id))])
+  return Number((written as Row[])[0]![0])
+}
+
+/** Notices and events leave at once. Their own schedules send what this leaves. */
+async function announce({ deliverNotices, deliverEvents }: Services, tenants: string[]): Promise<void> {
+  await Promise.all(tenants.flatMap(tenant => [deliverNotices?.(tenant), deliverEvents?.(tenant)]))
+}
+
+/** Looks at what is due: conditions of all kinds but traces. */
+export async function lookAtDue(services: Services): Promise<void> {
+  for (let page = 0; page < MAX_PAGES; page++) {
+    const watched = await readWatched(services, duePairs)
+    if (watched.length === 0) return
+    const at = services.platform.clock.now()
+    const written = await writeDecisions(services, watched.map(one => decideOn(one, readSample(one, at))))
+    // Another instance has written them.
+    if (written === 0) return
+  }
+}
+
+/** Looks at the rules on metrics of deployments whose metrics have come. `early`: points that are not stored. */
+export async function lookAtMetrics(services: Services, ids: string[], early: MetricPoint[] = []): Promise<void> {
+  const watched = await readWatched(services, metricPairs(ids), early.length > 0)
+  const at = services.platform.clock.now()
+  const ofDeployment = Map.groupBy(early, ({ deployment_id }) => deployment_id)
+  await writeDecisions(
+    services,
+    watched.map(one => decideOn(one, readSample(one, at, ofDeployment.get(one.subject.id)))),
+  )
+}
+
+/** Looks at the metrics of the last minutes again, as a process may have died before it looked at them. */
+export async function lookAtRecentMetrics(services: Services): Promise<void> {
+  const watched = await readWatched(services, recentPairs)
+  const at = services.platform.clock.now()
+  await writeDecisions(services, watched.map(one => decideOn(one, readSample(one, at))))
+}
+
+// ---- what is told later
+
+const MAX_TOLD = 200
+const DUE_TO_TELL = sql<Row>`
+  select json_build_object(
+      'id', i.id, 'tenant_id', i.tenant_id,
+      'mutes', (
+        select coalesce(json_agg(json_build_object(
+          'starts_at', m.starts_at, 'ends_at', m.ends_at, 'weekly', m.weekly
+        )), '[]')
+        from alert_mutes m
+        where m.tenant_id = i.tenant_id
+          and (m.ends_at is null or m.ends_at > clock())
+          and (m.rule_ids = '{}' or i.rule_id = any(m.rule_ids))
+          and is_in_alert_scope(m.deployment_ids, m.tag_value_ids, i.deployment_id, (
+            select d.tag_value_ids from deployments d where d.id = i.deployment_id
+          ))
+      )
+    )::text
+  from incidents i
+  where i.tell_at <= clock() and i.state <> 'resolved'
+  order by i.tell_at
+  limit ${MAX_TOLD}`
+
+/** Tells of incidents whose mute has ended, and of those that came back and last. */
+export async function tellDue(services: Services): Promise<void> {
+  const { database, platform } = services
+  const settings = setSystemSettings(platform, `alerts-${crypto.randomUUID()}`)
+  const [, rows] = await runAsSystem(database, settings, DUE_TO_TELL)
+  const due: { id: string; tenant_id: string; mutes: MuteWindow[] }[] = (rows as Row[]).map(([text]) =>
+    JSON.parse(text as string),
+  )
+  if (due.length === 0) return
+  const now = platform.clock.now()
+  const muted = due.flatMap(({ id, mutes }) => {
+    const until = toMuteEnd(mutes, now)
+    return until === null ? [] : [[id, until]]
+  })
+  const ids = due.map(({ id }) => id)
+  const tell = sql`select tell_due_incidents(
+    ${JSON.stringify(Object.fromEntries(muted))}::jsonb, array(
+      select e.id::uuid from jsonb_array_elements_text(${JSON.stringify(ids)}::jsonb) e(id)
+    ))`
+  await runAsSystem(database, settings, tell)
+  await announce(services, [...new Set(due.map(({ tenant_id }) => tenant_id))])
+}
