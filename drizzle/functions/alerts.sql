@@ -24,7 +24,7 @@ create function default_alert_rules() returns table (
 )
 language sql immutable as $$
   values
-    ('unhealthy', 'Not healthy', 'critical', 0, jsonb_build_object(
+    ('unhealthy', 'Not healthy', 'critical', 60, jsonb_build_object(
       'kind', 'event',
       'types', '["deployment.crash_looping", "deployment.unhealthy", "deployment.health_flapping"]'::jsonb,
       'ends', '["deployment.healthy", "deployment.degraded", "deployment.removed"]'::jsonb
@@ -43,10 +43,10 @@ language sql immutable as $$
     ('disk_full', 'Disk full', 'critical', 1800, jsonb_build_object(
       'kind', 'event', 'types', '["deployment.disk_full"]'::jsonb, 'ends', '[]'::jsonb
     )),
-    ('listener_lost', 'Listener lost', 'critical', 0, jsonb_build_object(
+    ('listener_lost', 'Listener lost', 'critical', 60, jsonb_build_object(
       'kind', 'event', 'types', '["listener.lost"]'::jsonb, 'ends', '["listener.found", "listener.deleted"]'::jsonb
     )),
-    ('certificate', 'Certificate or domain', 'error', 0, jsonb_build_object(
+    ('certificate', 'Certificate or domain', 'error', 60, jsonb_build_object(
       'kind', 'event',
       'types', '["custom_host.lost", "custom_host.certificate_failed", "custom_host.unreachable"]'::jsonb,
       'ends', '["custom_host.verified", "custom_host.certificate_issued", "custom_host.reachable"]'::jsonb
@@ -90,69 +90,112 @@ begin
   on conflict (rule_id, subject_id) do update set due_at = clock(), version = s.version + 1;
 end $$;
 
--- An event that a rule asks for. Its subject is the deployment that it is about, or else a listener or the workspace.
-create function signal_event() returns trigger
-language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
+-- What happened, for the rules that ask for it. Its subject is the deployment that it is about, or else a listener or the
+-- workspace. A change of health is told when it happens, and again by its event, which comes within a minute.
+create function signal_alert_rules(
+  p_tenant uuid, p_type text, p_subject uuid, p_data json, p_at timestamptz
+) returns void
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   r alert_rules;
   v_deployment uuid;
   v_tags uuid[];
   v_subject uuid;
-  v_type text;
+  v_subject_type text;
   v_is_start boolean;
 begin
   for r in
     select a.*
     from alert_rules a
-    where a.tenant_id = new.tenant_id and a.kind = 'event' and a.enabled
+    where a.tenant_id = p_tenant and a.kind = 'event' and a.enabled
       and (
-        new.type like any(glob_patterns(a.condition -> 'types'))
-        or new.type like any(glob_patterns(a.condition -> 'ends'))
+        p_type like any(glob_patterns(a.condition -> 'types'))
+        or p_type like any(glob_patterns(a.condition -> 'ends'))
       )
     order by a.id
   loop
     continue when not is_alert_rule_active(r);
     if v_subject is null then
       v_deployment := case
-        when new.type like 'deployment.%' then new.subject_id
-        when new.data ->> 'deployment_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
-          then (new.data ->> 'deployment_id')::uuid
-        when new.type like 'revision.%'
-          then (select v.deployment_id from revisions v where v.id = new.subject_id)
+        when p_type like 'deployment.%' then p_subject
+        when p_data ->> 'deployment_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+          then (p_data ->> 'deployment_id')::uuid
+        when p_type like 'revision.%' then (select v.deployment_id from revisions v where v.id = p_subject)
       end;
       v_tags := (
-        select d.tag_value_ids from deployments d where d.id = v_deployment and d.tenant_id = new.tenant_id
+        select d.tag_value_ids from deployments d where d.id = v_deployment and d.tenant_id = p_tenant
       );
-      v_type := case
+      v_subject_type := case
         when v_tags is not null then 'deployment'
-        when new.type like 'listener.%' then 'listener'
+        when p_type like 'listener.%' then 'listener'
         else 'workspace'
       end;
-      v_subject := case v_type
+      v_subject := case v_subject_type
         when 'deployment' then v_deployment
-        when 'listener' then new.subject_id
-        else new.tenant_id
+        when 'listener' then p_subject
+        else p_tenant
       end;
     end if;
-    v_is_start := new.type like any(glob_patterns(r.condition -> 'types'));
+    v_is_start := p_type like any(glob_patterns(r.condition -> 'types'));
     continue when not is_in_alert_scope(r.deployment_ids, r.tag_value_ids, v_deployment, v_tags);
     -- Most ends are of nothing.
     continue when not v_is_start
       and not exists (select from alert_states s where s.rule_id = r.id and s.subject_id = v_subject);
     insert into alert_signals as g (organization_id, tenant_id, rule_id, subject_id, at, count, cause)
     values (
-      r.organization_id, r.tenant_id, r.id, v_subject, new.created_at + new.seq % 1000 * interval '1 microsecond',
-      v_is_start::integer, left(concat_ws(': ', new.type, new.data ->> 'message'), 2000)
+      r.organization_id, r.tenant_id, r.id, v_subject, p_at, v_is_start::integer,
+      left(coalesce(p_data ->> 'message', p_type), 2000)
     )
     on conflict (rule_id, subject_id, at) do update set count = excluded.count, cause = excluded.cause;
-    perform mark_alert_due(r, v_subject, v_type);
+    perform mark_alert_due(r, v_subject, v_subject_type);
   end loop;
+end $$;
+
+-- Events of one write have the same time, so their order is in the microseconds.
+create function signal_event() returns trigger
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
+begin
+  perform signal_alert_rules(
+    new.tenant_id, new.type, new.subject_id, new.data, new.created_at + new.seq % 1000 * interval '1 microsecond'
+  );
   return null;
 end $$;
 create trigger signal_event
   after insert on events
   for each row when (new.tenant_id is not null and new.type not like 'incident.%' and new.type not like 'alert%')
   execute function signal_event();
+
+create function signal_health() returns trigger
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
+declare
+  v_incident record;
+begin
+  if new.health is distinct from old.health and new.health is not null then
+    perform signal_alert_rules(
+      new.tenant_id, 'deployment.' || new.health, new.id,
+      json_strip_nulls(json_build_object('message', new.health_reason)), clock()
+    );
+  end if;
+  for v_incident in
+    select k.kind, k.message
+    from json_to_recordset(new.incidents) as k(kind text, pending integer, message text)
+    left join json_to_recordset(old.incidents) as b(kind text, pending integer) on b.kind = k.kind
+    where k.pending > coalesce(b.pending, 0)
+  loop
+    perform signal_alert_rules(
+      new.tenant_id, 'deployment.' || v_incident.kind, new.id,
+      json_strip_nulls(json_build_object('message', v_incident.message)), clock()
+    );
+  end loop;
+  return null;
+end $$;
+create trigger signal_health
+  after update on deployments
+  for each row when (
+    new.health is distinct from old.health
+    or new.incidents::text is distinct from old.incidents::text
+  )
+  execute function signal_health();
 
 -- A batch of lines is of one revision.
 create function signal_log_lines() returns trigger

@@ -2,11 +2,10 @@
 import { type AlertPoints, pauseUntilAborted } from '../../kernel/http/context.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import { createExpiringMap } from '../../kernel/limits/expiring-map.ts'
-import { recordHealth } from '../deployments/sweep.ts'
 import { lookAtDue, lookAtMetrics } from './look.ts'
 
 /** What arrives within this time shares a look. */
-const GATHER_MS = 500
+const GATHER_MS = 200
 /** A host may drop the request that gathers. */
 const GATHER_EXPIRY_MS = 5000
 
@@ -18,7 +17,6 @@ export function createAlertLooker(services: Services): (arrived?: AlertPoints) =
     gathering.set('look', true, GATHER_EXPIRY_MS)
     await pauseUntilAborted(GATHER_MS)
     gathering.delete('look')
-    await recordHealth(services)
     await lookAtDue(services)
   }
   return async arrived => {

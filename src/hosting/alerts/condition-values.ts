@@ -5,6 +5,8 @@ import type { Condition, Sample } from './decide.ts'
 import { addEarlyPoints, metricValue } from './metric-values.ts'
 import type { Watched } from './samples.ts'
 
+const NO_CALM = { resolveAfterMs: 0 }
+
 /** A condition on counts holds from `count` on, and an event is the value 1. */
 export function toCondition({ rule }: Pick<Watched, 'rule'>): Condition {
   const { condition, for_seconds, resolve_after_seconds } = rule
@@ -22,7 +24,7 @@ export function toCondition({ rule }: Pick<Watched, 'rule'>): Condition {
       return { operator: 'above', threshold: condition.count - 1, clearThreshold: condition.count - 1, ...times }
     case 'event':
       // The window of events that nothing ends is already as long as the calm.
-      return { operator: 'above', threshold: 0, clearThreshold: 0, forMs: times.forMs, resolveAfterMs: 0 }
+      return { operator: 'above', threshold: 0, clearThreshold: 0, ...times, ...(condition.ends.length === 0 && NO_CALM) }
   }
 }
 

@@ -64,9 +64,10 @@ const lockRule = (ref: RuleParams): SQL => lockRows(alertRules, isRule(ref))
 
 const RESOLVE_AFTER_S = { metric: 300, log: 600, trace: 600 }
 /** Events of one kind are the end of others. Without them, only time is. */
+const ENDED_EVENT_S = 60
 const UNENDED_EVENT_S = 1800
 const defaultResolveAfter = (condition: StoredCondition): number =>
-  condition.kind === 'event' ? (condition.ends.length > 0 ? 0 : UNENDED_EVENT_S) : RESOLVE_AFTER_S[condition.kind]
+  condition.kind === 'event' ? (condition.ends.length > 0 ? ENDED_EVENT_S : UNENDED_EVENT_S) : RESOLVE_AFTER_S[condition.kind]
 
 /** Throws if the filter cannot be read. */
 function requireUsable(condition: StoredCondition | null | undefined): void {

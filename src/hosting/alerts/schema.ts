@@ -55,7 +55,7 @@ export const NewAlertRule = z
       .meta({
         description:
           'The condition must be over for so long before the incident is resolved. It doubles each time the condition ' +
-          'comes back meanwhile, up to an hour. By default 300, for logs and traces 600, for events that nothing ends 1800.',
+          'comes back meanwhile, up to an hour. By default 300, for logs and traces 600, for events 60, for events that nothing ends 1800.',
       }),
     severity: Severity.default('error'),
     channel_ids: ChannelIds.default([]).meta({

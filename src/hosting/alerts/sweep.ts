@@ -2,13 +2,11 @@
 import { sql } from 'drizzle-orm'
 import { deleteExpired } from '../../kernel/db/sweep.ts'
 import type { Services } from '../../kernel/http/routes.ts'
-import { recordHealth } from '../deployments/sweep.ts'
 import { lookAtDue, lookAtRecentMetrics, tellDue } from './look.ts'
 import { lookAtTraces } from './trace-looks.ts'
 
-/** Every ten seconds, and after what agents send: from a change of health to its event, its incident and its notice. */
+/** Every ten seconds. */
 export async function lookAtAlerts(services: Services): Promise<void> {
-  await recordHealth(services)
   await lookAtDue(services)
   await tellDue(services)
   await lookAtTraces(services)

@@ -189,14 +189,17 @@ const removeUnserved = (failed: string): SQL => sql`removed as (
       for update skip locked)
     returning *)`
 
-/** Of health, restarts and listeners. */
-const CHANGES = sql`
+const EVENTS = sql`
+    select tenant_id, organization_id, 'deployment.' || lower(status) as type, id as subject_id, '{}'::json as data,
+      changed_members(
+        jsonb_build_object('status', previous_status), jsonb_build_object('status', status)
+      ) as changes
+    from applied_status_changes
+    union all
     select tenant_id, organization_id,
-      'deployment.' || case recorded_health when 'flapping' then 'health_flapping' else recorded_health end as type,
-      id as subject_id,
-      case when health_reason is not null then json_build_object('message', left(health_reason, 500)) else '{}' end
-        as data,
-      changed_members(${healthMembers(sql`previous_health`)}, ${healthMembers(sql`recorded_health`)}) as changes
+      'deployment.' || case recorded_health when 'flapping' then 'health_flapping' else recorded_health end, id,
+      case when health_reason is not null then json_build_object('message', left(health_reason, 500)) else '{}' end,
+      changed_members(${healthMembers(sql`previous_health`)}, ${healthMembers(sql`recorded_health`)})
     from recorded_health
     union all
     select tenant_id, organization_id, 'deployment.' || (i ->> 'kind'), id,
@@ -208,15 +211,7 @@ const CHANGES = sql`
     select tenant_id, organization_id, case when lost_at is null then 'listener.found' else 'listener.lost' end, id,
       json_build_object('last_seen_at', last_seen_at), null
     from recorded_listeners
-    where tenant_id is not null`
-
-const EVENTS = sql`
-    select tenant_id, organization_id, 'deployment.' || lower(status) as type, id as subject_id, '{}'::json as data,
-      changed_members(
-        jsonb_build_object('status', previous_status), jsonb_build_object('status', status)
-      ) as changes
-    from applied_status_changes
-    union all${CHANGES}
+    where tenant_id is not null
     union all
     select tenant_id, organization_id, 'deployment.unused', id, '{}', changed_members(
         jsonb_build_object('status', 'READY'), jsonb_build_object('status', status)
@@ -247,31 +242,6 @@ const sweepDeployments = (failed: string, eventsPerDay: number): SQL => sql`
     sql`,\n  `,
   )}
   select ${journalTenantEvents(EVENTS)}`
-
-/** Records changes of health, restarts and lost listeners, without what else the sweep does. */
-const recordChanges = (eventsPerDay: number): SQL => sql`
-  with status_changes as (
-    select null::uuid as id
-    where false),
-  ${sql.join(
-    [
-      findHealthChanges(NONE, eventsPerDay),
-      RECORDED_HEALTH,
-      findIncidents(NONE, eventsPerDay),
-      RECORDED_INCIDENTS,
-      LOST_LISTENERS,
-      RECORDED_LISTENERS,
-    ],
-    sql`,\n  `,
-  )}
-  select ${journalTenantEvents(CHANGES)}`
-const NONE = '{}'
-
-/** Alerts wait for these events, so they do not wait for the minute. */
-export async function recordHealth({ config, platform, database }: DatabaseServices): Promise<void> {
-  const settings = setSystemSettings(platform, `health-${crypto.randomUUID()}`)
-  await runAsSystem(database, settings, recordChanges(config.eventsPerDay))
-}
 
 /** Runs two transactions, because each locks journals in their order. */
 export async function sweepRevisions({ config, platform, database }: DatabaseServices): Promise<void> {
