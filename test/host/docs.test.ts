@@ -45,6 +45,7 @@ const RUNNING = [
   'docs/deploy/oauth',
   'docs/deploy/secrets',
   'docs/deploy/jobs',
+  'docs/observe/alerts',
   'docs/observe/webhooks',
   'docs/observe/channels',
   'docs/observe/audit',

@@ -30,6 +30,8 @@ const SHOWN: Partial<Record<Permission, (keyof typeof SHOWN_TYPES)[]>> = {
   'workspaces:read': ['deployments', 'projects', 'datasets', 'queues'],
   'events:read': ['deployments', 'projects', 'datasets', 'queues'],
   'webhooks:read': ['deployments', 'projects', 'datasets', 'queues'],
+  'alerts:read': ['deployments', 'runs'],
+  'alerts:manage': ['deployments', 'runs'],
   'audit-logs:read': [],
   'fleet-admin:read': [],
   'webhooks:manage': [],

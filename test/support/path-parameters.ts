@@ -85,6 +85,9 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     },
   })
   const trusted = await tenant.post('/v2/trusted-issuers', { ...NewTrustedIssuer.meta()!.example!, name: 'CI' })
+  const alertRule = await tenant.post('/v2/alert-rules', { name: 'Alert', condition: { kind: 'log', contains: 'x' } })
+  const mute = await tenant.post('/v2/alert-mutes', { reason: 'Mute', starts_at: '2100-01-01T00:00:00Z' })
+  const incident_id = crypto.randomUUID()
   const delivery_id = crypto.randomUUID()
   const snapshot_id = crypto.randomUUID()
   const user_code = newUserCode()
@@ -95,6 +98,15 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       select ${delivery_id}::uuid, organization_id, tenant_id, id, 1, 'api_key.created', 'failed'
       from webhooks
       where id = ${webhook.body.id}::uuid`,
+    sql`
+      insert into incidents (
+        id, organization_id, tenant_id, rule_id, rule_name, subject_type, subject_id, subject_name, deployment_id,
+        severity, title, cause, evidence, channel_ids
+      )
+      select ${incident_id}::uuid, d.organization_id, d.tenant_id, ${alertRule.body.id}::uuid, 'Alert', 'deployment',
+        d.id, d.name, d.id, 'error', 'Title', '', '{"facts": [], "lines": []}', '{}'
+      from deployments d
+      where d.id = ${deployment.body.id}::uuid`,
     sql`
       insert into insight_clusters (id, organization_id, tenant_id, job_id, level, place, name, description, num_runs)
       select ${cluster_id}::uuid, organization_id, tenant_id, id, 0, 0, 'Cluster', '', 0
@@ -127,6 +139,9 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     access_policy_id: policy.body.id,
     webhook_id: webhook.body.id,
     channel_id: channel.body.id,
+    alert_rule_id: alertRule.body.id,
+    incident_id,
+    mute_id: mute.body.id,
     view_id: view.body.id,
     feedback_id: feedback.body.id,
     token: feedbackLink.body.id,

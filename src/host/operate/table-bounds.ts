@@ -16,6 +16,14 @@ const content = (bound: string): TableBound => ({ kind: 'content', bound })
 export const TABLE_BOUNDS: Record<string, TableBound> = {
   access_policies: quota('200 for each organization'),
   access_rules: perRow('a few for each role and access policy'),
+  alert_mutes: expires('200 for each workspace; 7 days after their end', 'alerts'),
+  alert_rules: quota('200 for each workspace'),
+  alert_settings: perRow('one for each workspace'),
+  alert_signals: expires(
+    'one for each event and each ten seconds of log lines that a rule matches, for 25 hours',
+    'alerts',
+  ),
+  alert_states: perRow('one for each rule and deployment for which its condition holds'),
   annotation_queue_items: expires('10,000 for each queue, and as long as their runs', 'annotation_queues'),
   annotation_queue_reviews: perRow('one for each item and reviewer'),
   annotation_queues: quota('1,000 for each workspace'),
@@ -54,6 +62,8 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   host_labels: perRow('one for each deployment, and 21 more for a preview'),
   idempotency_keys: expires('a day', 'requests'),
   identities: perRow('one for each member and identity provider'),
+  incident_changes: perRow('a few for each step of an incident'),
+  incidents: expires('one open for each rule and deployment; 90 days after their end', 'alerts'),
   insight_clusters: perRow('as many as a job asks for'),
   insight_configs: quota('100 for each project'),
   insight_jobs: quota('1,000 for each project; the newest 100 of a schedule'),

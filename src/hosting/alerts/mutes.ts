@@ -8,6 +8,7 @@ import { createdMembers, deletedMembers, recordColumns } from '../../kernel/db/r
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
+import { fail } from '../../kernel/http/errors.ts'
 import { afterCursor, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { endOfWindow } from './mute-windows.ts'
 import type * as schema from './schema.ts'
@@ -62,6 +63,8 @@ export const listMutes = verb('alerts:read', (ctx, page: MutePage) =>
 /** Incidents that are open already are muted, too: nobody is told more of them. */
 export const createMute = verb('alerts:manage', async (ctx, input: schema.NewMute) => {
   const { rule_ids, deployment_ids, tag_value_ids, starts_at = null, ends_at = null, weekly = null } = input
+  if (ends_at !== null && Date.parse(ends_at) <= nowOf(ctx))
+    throw fail('invalid_request', { errors: [{ type: 'custom', loc: ['body', 'ends_at'], msg: 'must be in the future' }] })
   const isKnown = and(
     hasOnlyKnownIds('alert_rule_not_found', sql`alert_rules`, rule_ids),
     hasOnlyKnownIds('deployment_not_found', sql`deployments`, deployment_ids),

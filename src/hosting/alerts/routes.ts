@@ -30,7 +30,7 @@ export const alertRoutes = slice('Alerts', 'Rules that notice what is wrong, the
     location: rule => `/v2/alert-rules/${rule.id}`,
     verb: rules.createAlertRule,
   })
-  .get('/v2/alert-rules/{rule_id}', {
+  .get('/v2/alert-rules/{alert_rule_id}', {
     id: 'readAlertRule',
     summary: 'Read an alert rule',
     description: '`is_active` says whether it acts, with the switch of the built-in rules.',
@@ -40,7 +40,7 @@ export const alertRoutes = slice('Alerts', 'Rules that notice what is wrong, the
     versioned: true,
     verb: rules.readAlertRule,
   })
-  .patch('/v2/alert-rules/{rule_id}', {
+  .patch('/v2/alert-rules/{alert_rule_id}', {
     id: 'changeAlertRule',
     summary: 'Change an alert rule, or turn it off',
     description: 'A rule that is turned off resolves its incidents. The kind of its condition cannot be changed.',
@@ -57,7 +57,7 @@ export const alertRoutes = slice('Alerts', 'Rules that notice what is wrong, the
     versioned: true,
     verb: rules.changeAlertRule,
   })
-  .delete('/v2/alert-rules/{rule_id}', {
+  .delete('/v2/alert-rules/{alert_rule_id}', {
     id: 'deleteAlertRule',
     summary: 'Delete an alert rule',
     description: 'Its open incidents are resolved, and stay in the list. A built-in rule can only be turned off.',

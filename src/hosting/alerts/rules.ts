@@ -58,8 +58,8 @@ const RECORD: RecordedMembers = recordColumns(alertRules, [
   'channel_ids',
 ])
 
-const isRule = ({ rule_id }: RuleParams | Placeholders<RuleParams>): SQL =>
-  and(eq(alertRules.id, rule_id), inTenant(alertRules))!
+const isRule = ({ alert_rule_id }: RuleParams | Placeholders<RuleParams>): SQL =>
+  and(eq(alertRules.id, alert_rule_id), inTenant(alertRules))!
 const lockRule = (ref: RuleParams): SQL => lockRows(alertRules, isRule(ref))
 
 const RESOLVE_AFTER_S = { metric: 300, log: 600, trace: 600 }
@@ -152,7 +152,7 @@ const keepsKind = (condition: StoredCondition): SQL =>
 
 export const changeAlertRule = verb(
   'alerts:manage',
-  async (ctx, { rule_id, ...patch }: RuleParams & schema.AlertRulePatch) => {
+  async (ctx, { alert_rule_id, ...patch }: RuleParams & schema.AlertRulePatch) => {
     requireUsable(patch.condition)
     const changed = withoutNulls(patch)
     const scoped = [...(changed.deployment_ids ?? []), ...(changed.tag_value_ids ?? [])]
@@ -161,7 +161,7 @@ export const changeAlertRule = verb(
       .set({ ...changed, ...bumpVersion(alertRules) })
       .where(
         and(
-          isRule({ rule_id }),
+          isRule({ alert_rule_id }),
           versionMatches(ctx, alertRules),
           changed.condition && keepsKind(changed.condition),
           scoped.length > 0 ? refuseUnless('alert_scope_unused', sql`alert_rules.kind <> 'trace'`) : undefined,
@@ -169,7 +169,7 @@ export const changeAlertRule = verb(
         ),
       )
       .returning(RULE_COLUMNS)
-    const parts = { lock: lockRule({ rule_id }), changes: changedMembers(alertRules, RECORD) }
+    const parts = { lock: lockRule({ alert_rule_id }), changes: changedMembers(alertRules, RECORD) }
     const rows = await commit(ctx, 'alert_rule.updated', change, { supplied: Object.keys(changed) }, parts)
     return toWire(requireRow(rows, 'alert_rule_not_found'))
   },

@@ -30,7 +30,7 @@ const SCOPE = {
 }
 const DAY_S = 86_400
 
-export const AlertRuleRef = z.object({ rule_id: Uuid })
+export const AlertRuleRef = z.object({ alert_rule_id: Uuid })
 export const AlertRuleQuery = z.object({
   ...Page.shape,
   name: exactName('name'),
