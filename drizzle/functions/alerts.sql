@@ -267,9 +267,11 @@ create trigger look_at_deleted_deployment
 
 -- ------------------------------------------------------------ incidents
 
-create function incident_notice(i incidents, p_summary text) returns jsonb
+-- The content of a notice. `p_by`: the person who acknowledged the incident.
+create function incident_notice(i incidents, p_summary text, p_by text) returns jsonb
 language sql stable
 return jsonb_strip_nulls(jsonb_build_object(
+  'acknowledged_by', left(p_by, 200),
   'title', left(i.title, 300),
   'summary', left(p_summary, 4000),
   'severity', i.severity,
@@ -295,14 +297,16 @@ return case
 end;
 
 -- Tells the channels of an incident, and returns the incident as it is then.
-create function tell_incident(i incidents, p_phase text, p_summary text) returns incidents
+create function tell_incident(
+  i incidents, p_phase text, p_summary text, p_by text default null
+) returns incidents
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_told integer;
 begin
   i.sequence := i.sequence + 1;
   v_told := enqueue_notices(
-    i.tenant_id, i.channel_ids, i.id::text, p_phase, i.sequence, incident_notice(i, p_summary)
+    i.tenant_id, i.channel_ids, i.id::text, p_phase, i.sequence, incident_notice(i, p_summary, p_by)
   );
   i.is_told := i.is_told or v_told > 0;
   if p_phase <> 'update' then i.tell_at := null; end if;
@@ -336,7 +340,8 @@ return row(
   )
 )::tenant_event;
 
--- A condition that comes back within an hour is the same incident. Its channels are told only once it lasts.
+-- A condition that comes back within an hour is the same incident. Its channels are told only if it lasts: five minutes,
+-- then ten, up to an hour.
 create function reopen_incident(i incidents, p_decision jsonb, p_calm interval) returns incidents
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
@@ -353,7 +358,7 @@ begin
     muted_until = (p_decision ->> 'muted_until')::timestamptz,
     tell_at = greatest(
       (p_decision ->> 'muted_until')::timestamptz,
-      clock() + least(interval '1 hour', greatest(p_calm, interval '1 minute') * power(2, least(i.reopened, 6)))
+      clock() + least(interval '1 hour', greatest(p_calm, interval '5 minutes') * power(2, least(i.reopened, 6)))
     ),
     version = i.version + 1,
     updated_at = clock()
@@ -549,7 +554,7 @@ begin
     insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
     values (i.organization_id, i.tenant_id, i.id, 'acknowledged', i.value, p_message);
     if i.is_told then
-      i := tell_incident(i, 'update', concat_ws(' ', 'Acknowledged by ' || event_actor_name() || '.', p_message));
+      i := tell_incident(i, 'update', coalesce(p_message, i.cause), coalesce(event_actor_name(), 'a person'));
     end if;
   end if;
   return next i;
@@ -564,7 +569,7 @@ begin
   select * into i from incidents k where k.id = p_incident and k.tenant_id = current_tenant() for no key update;
   if not found then return; end if;
   if i.state <> 'resolved' then
-    i := resolve_incident(i, coalesce(p_message, 'Resolved by ' || event_actor_name() || '.'));
+    i := resolve_incident(i, coalesce(p_message, 'Resolved by ' || coalesce(event_actor_name(), 'a person') || '.'));
     update alert_states s
     set phase = 'dismissed', since = null, version = s.version + 1
     where s.rule_id = i.rule_id and s.subject_id = i.subject_id and s.tenant_id = i.tenant_id;

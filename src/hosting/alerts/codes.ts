@@ -32,12 +32,6 @@ export const alertsCodes = {
     problem: 'A rule about traces has its project as its scope, not deployments or tags.',
     remedy: 'Leave out `deployment_ids` and `tag_value_ids`.',
   },
-  channel_not_found: {
-    status: 404,
-    title: 'Channel not found',
-    problem: 'This workspace has no such channel, or it is the own channel of a person.',
-    remedy: 'GET /v2/channels lists the channels.',
-  },
   incident_not_found: {
     status: 404,
     title: 'Incident not found',

@@ -85,8 +85,8 @@ export async function writeDecisions(services: Services, decided: Decided[]): Pr
 }
 
 /** Notices and events leave at once. Their own schedules send what this leaves. */
-async function announce({ deliverNotices, deliverEvents }: Services, tenants: string[]): Promise<void> {
-  await Promise.all(tenants.flatMap(tenant => [deliverNotices?.(tenant), deliverEvents?.(tenant)]))
+async function announce({ deliverEvents }: Services, tenants: string[]): Promise<void> {
+  await Promise.all(tenants.map(tenant => deliverEvents?.(tenant)))
 }
 
 /** Looks at what is due: conditions of all kinds but traces. */

@@ -17,9 +17,10 @@ beforeEach(async () => {
   tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
   agent = makeSyncAgent(tenant, key)
-  await agent.poll()
   const { id, latest_revision_id } = await newDeployment(tenant, makeListenerDeployment(listener))
   revision = { deployment_id: id, revision_id: latest_revision_id }
+  const [work] = await agent.pollAll()
+  await agent.report(work!, { state: 'deployed' })
 })
 
 const settle = () => finishPendingWork()
@@ -57,8 +58,16 @@ async function listTold(): Promise<Told[]> {
 const phases = async () => (await listTold()).map(({ phase }) => phase)
 
 const listIncidents = async (query = '') => (await tenant.get(`/v2/incidents?limit=100${query}`)).body.resources
-const serve = (health: object = { state: 'healthy' }, over: object = {}) =>
-  agent.report({ ...revision, generation: 1, state: 'serving', healthy: true, health, ...over })
+const serve = async (health: { state: string; reason?: string } = { state: 'healthy' }) => {
+  const generation = agent.generations.get(revision.deployment_id)!
+  const result = await agent.report({ deployment_id: revision.deployment_id, generation }, {
+    state: 'serving',
+    revision_id: revision.revision_id,
+    healthy: health.state === 'healthy',
+    health,
+  } as never)
+  expect(result).toMatchObject({ outcome: 'accepted' })
+}
 const createRule = async (rule: object) => {
   const { status, body } = await tenant.post('/v2/alert-rules', { name: unusedId(), ...rule })
   expect(status, JSON.stringify(body)).toBe(201)
