@@ -143,6 +143,26 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
     },
     apply: () => import('./commands/apply.ts'),
     export: () => import('./commands/export.ts'),
+    alerts: {
+      summary: 'rules that notice what is wrong',
+      commands: {
+        list: () => import('./commands/alerts-list.ts'),
+        create: () => import('./commands/alerts-create.ts'),
+        set: () => import('./commands/alerts-set.ts'),
+        delete: () => import('./commands/alerts-delete.ts'),
+        mute: () => import('./commands/alerts-mute.ts'),
+        unmute: () => import('./commands/alerts-unmute.ts'),
+      },
+    },
+    incidents: {
+      summary: 'what is wrong now',
+      commands: {
+        list: () => import('./commands/incidents-list.ts'),
+        show: () => import('./commands/incidents-show.ts'),
+        ack: () => import('./commands/incidents-ack.ts'),
+        resolve: () => import('./commands/incidents-resolve.ts'),
+      },
+    },
     channels: {
       summary: 'places where people are told of incidents and deployments',
       commands: {

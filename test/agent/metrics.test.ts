@@ -122,6 +122,7 @@ describe('the reporter', () => {
       usage: [] as RevisionUsage[],
       stores: [] as StoreUsage[],
       sent: [] as Sent[],
+      early: [] as Sent[],
       error: undefined as Error | undefined,
       events: [] as unknown[],
     }
@@ -133,6 +134,12 @@ describe('the reporter', () => {
           if (state.error) throw state.error
           Metrics.parse(metrics)
           state.sent.push(metrics as Sent)
+          return { refused: [] }
+        },
+        async earlyMetrics(metrics) {
+          Metrics.parse(metrics)
+          state.early.push(metrics as Sent)
+          if (state.error) throw state.error
           return { refused: [] }
         },
       },
@@ -167,6 +174,31 @@ describe('the reporter', () => {
     ])
     expect(reporter.totals).toMatchObject({ cpu_ms: 530, restarts: 1, unreached: 2, statuses: [0, 2, 0, 0, 0] })
     expect(state.events).toEqual([])
+  })
+
+  test('sends failures before their minute is over, which then has them too', async () => {
+    const { state, reporter, use, pass } = startReporter()
+    const failing = (failed: number) => ({ statuses: [0, 100, 0, 0, failed], latencies: [100, ...Array(15).fill(0)] })
+    use([makeCopy()])
+    await pass(0)
+    const early = async (ms: number) => {
+      state.now += ms
+      await reporter.lookEarly()
+      return state.early.length
+    }
+    use([makeCopy({ requests: failing(4) })])
+    expect(await early(10_000)).toBe(0)
+    use([makeCopy({ requests: failing(6) })])
+    expect(await early(10_000)).toBe(1)
+    expect(state.early[0]!.points).toMatchObject([
+      { at: new Date(start).toISOString(), copies: [{ statuses: '0,100,0,0,6' }] },
+    ])
+    const { points } = (await pass(40_000))!
+    expect(points[0]!.copies).toMatchObject([{ statuses: '0,100,0,0,6' }])
+    // A control plane that does not know of it is not asked again for an hour.
+    state.error = new RequestRefused(404, 'route_not_found', '', null)
+    use([makeCopy({ requests: failing(20) })])
+    expect([await early(10_000), await early(10_000)]).toEqual([2, 2])
   })
 
   test('sends the amounts of stores with one of the revisions of their deployment', async () => {

@@ -86,6 +86,8 @@ export function createControlPlaneClient({ url, key }: { url: string; key: strin
       post('access-renewals', renewals, RenewedAccess, signal),
     metrics: (metrics: z.input<typeof Metrics>, signal?: AbortSignal) =>
       post('metrics', metrics, MetricReceipt, signal),
+    earlyMetrics: (metrics: z.input<typeof Metrics>, signal?: AbortSignal) =>
+      post('early-metrics', metrics, MetricReceipt, signal),
     jobs: (reports: JobReports, signal?: AbortSignal) => post('jobs', reports, JobReportResults, signal),
     snapshots: (held: HeldSnapshots, signal?: AbortSignal) => post('snapshots', held, SnapshotReceipt, signal),
     repository: (seen: SeenRepository, signal?: AbortSignal) => post('repositories', seen, z.void(), signal),

@@ -1,6 +1,7 @@
-// Reports once a minute what every copy used and answered in it, all deployments in one request.
+// Reports once a minute what every copy used and answered in it, all deployments in one request, and within the minute
+// those where requests begin to fail.
 import type * as z from 'zod'
-import { LATENCY_BUCKETS, statusClasses } from '../../protocol/latency-histogram.ts'
+import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from '../../protocol/latency-histogram.ts'
 import type { CopyMetrics, MetricPoint, Metrics } from '../../protocol/metrics.schema.ts'
 import type { CopyUsage, Engine, RequestCounts, RevisionUsage, StoreUsage } from '../engine.ts'
 import type { LogEvent } from '../system/log-event.ts'
@@ -10,7 +11,7 @@ type Point = z.input<typeof MetricPoint>
 type Copy = z.input<typeof CopyMetrics>
 type Options = {
   engine: Pick<Engine, 'readUsage' | 'storeUsage'>
-  control: Pick<ControlPlaneClient, 'metrics'>
+  control: Pick<ControlPlaneClient, 'metrics' | 'earlyMetrics'>
   currentLease: () => { agent_id: string; fence: number } | undefined
   signal: AbortSignal
   logEvent: LogEvent
@@ -27,6 +28,10 @@ export type UsageNow = { copies: number; memory_bytes: number }
 type LastRead = { minute: number; copies: Map<string, CopyUsage>; unreached: number | null }
 
 const METRICS_PERIOD_MS = 60_000
+/** Alerts are to know of failures before the minute is over. */
+const EARLY_MS = 10_000
+/** The end of a minute is near enough. */
+const LEAST_LEFT_MS = 5000
 const MINUTE_MS = 60_000
 /** Spreads the requests of all agents. */
 const MAX_DELAY_MS = 10_000
@@ -51,6 +56,9 @@ export class MetricsReporter {
   #sendTimer: NodeJS.Timeout | undefined
   /** The control plane is of an earlier version, without metrics. */
   #unknownUntil = 0
+  #earlyTimer: NodeJS.Timeout | undefined
+  /** The control plane is of an earlier version, without early metrics. */
+  #noEarlyUntil = 0
   totals: UsageTotals = { ...zeroCounts(), cpu_ms: 0, restarts: 0, unreached: 0 }
   usageNow: UsageNow = { copies: 0, memory_bytes: 0 }
 
@@ -66,8 +74,10 @@ export class MetricsReporter {
 
   start(): void {
     this.#schedule()
+    this.#earlyTimer = setInterval(() => void this.lookEarly(), EARLY_MS)
     this.#options.signal.addEventListener('abort', () => {
       clearTimeout(this.#timer)
+      clearInterval(this.#earlyTimer)
       clearTimeout(this.#sendTimer)
     })
   }
@@ -132,6 +142,31 @@ export class MetricsReporter {
     return this.#waiting.length > 0
   }
 
+  /**
+   * Sends the points of revisions whose requests fail or are slow, or that were restarted, in the minute that is not over.
+   * Only where requests are counted on this machine: elsewhere a look is dear, and reports tell of restarts.
+   */
+  async lookEarly(): Promise<void> {
+    const { engine, control, currentLease, signal } = this.#options
+    const lease = currentLease()
+    const previous = this.#previous
+    const now = this.#now()
+    const isOver = MINUTE_MS - (now % MINUTE_MS) < LEAST_LEFT_MS
+    if (!lease || !previous || isOver || now < this.#noEarlyUntil || !hasRequests(previous.revisions)) return
+    const revisions = (await engine.readUsage?.().catch(() => undefined)) ?? []
+    // The minute was measured meanwhile.
+    if (this.#previous !== previous) return
+    const at = new Date(now - (now % MINUTE_MS)).toISOString()
+    const points = revisions
+      .map(revision => ({ at, ...measure(revision, previous.revisions.get(revision.revision_id)) }))
+      .filter(isFailing)
+    const [first] = splitPoints(points)
+    if (!first) return
+    await control.earlyMetrics({ ...lease, points: first }, signal).catch(error => {
+      if (error instanceof RequestRefused && error.status === 404) this.#noEarlyUntil = now + UNKNOWN_MS
+    })
+  }
+
   #noteUsage(revisions: RevisionUsage[]): void {
     const copies = revisions.flatMap(revision => revision.copies)
     this.usageNow = {
@@ -185,6 +220,36 @@ export class MetricsReporter {
     }
     await this.send()
   }
+}
+
+const hasRequests = (revisions: Map<string, LastRead>): boolean =>
+  [...revisions.values()].some(({ copies }) => [...copies.values()].some(({ requests }) => requests !== null))
+
+function measure(
+  { deployment_id, revision_id, unreached, copies }: RevisionUsage,
+  before: LastRead | undefined,
+): Omit<Point, 'at'> {
+  return {
+    deployment_id,
+    revision_id,
+    ...(unreached !== null && { unreached: increase(unreached, before?.unreached ?? 0) }),
+    copies: copies.map(usage => toCopy(usage, before?.copies.get(usage.copy)).metrics),
+  }
+}
+
+const LEAST_FAILURES = 5
+const SHARE = 0.02
+const SLOW_FROM = LATENCY_BOUNDS_MS.findIndex(bound => bound > 1000)
+const sumOf = (counts: number[]): number => counts.reduce((sum, count) => sum + count, 0)
+const readCounts = (text: string | null | undefined): number[] => text?.split(',').map(Number) ?? []
+
+/** Requests fail, or take over a second, in a number that rules may ask for; or a copy was started again. */
+function isFailing({ unreached, copies }: Point): boolean {
+  const failed = (unreached ?? 0) + sumOf(copies.map(({ statuses }) => readCounts(statuses).at(-1) ?? 0))
+  const slow = sumOf(copies.flatMap(({ latencies }) => readCounts(latencies).slice(SLOW_FROM)))
+  const all = (unreached ?? 0) + sumOf(copies.flatMap(({ statuses }) => readCounts(statuses)))
+  const isMany = (count: number) => count >= LEAST_FAILURES && count >= SHARE * all
+  return isMany(failed) || isMany(slow) || copies.some(({ restarts }) => restarts > 0)
 }
 
 type MeasuredCopy = { metrics: Copy; requests: RequestCounts | undefined }
