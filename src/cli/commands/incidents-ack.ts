@@ -2,7 +2,10 @@
 import type { Declaration } from '../declaration.ts'
 import type { Session } from '../session.ts'
 
-export const declaration: Declaration = { arguments: '<incident> [message]', summary: 'say that you are at work on one' }
+export const declaration: Declaration = {
+  arguments: '<incident> [message]',
+  summary: 'say that you are at work on one',
+}
 
 export async function run(
   { client, out, signal }: Session,

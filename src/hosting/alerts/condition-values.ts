@@ -24,7 +24,13 @@ export function toCondition({ rule }: Pick<Watched, 'rule'>): Condition {
       return { operator: 'above', threshold: condition.count - 1, clearThreshold: condition.count - 1, ...times }
     case 'event':
       // The window of events that nothing ends is already as long as the calm.
-      return { operator: 'above', threshold: 0, clearThreshold: 0, ...times, ...(condition.ends.length === 0 && NO_CALM) }
+      return {
+        operator: 'above',
+        threshold: 0,
+        clearThreshold: 0,
+        ...times,
+        ...(condition.ends.length === 0 && NO_CALM),
+      }
   }
 }
 

@@ -146,7 +146,9 @@ export function toEvidence(
       facts: [
         ...named,
         { name: 'Deployment', value: watched.subject.name },
-        ...(revision === null ? [] : [{ name: 'Revision', value: commit ? `${revision}, commit ${commit}` : `${revision}` }]),
+        ...(revision === null
+          ? []
+          : [{ name: 'Revision', value: commit ? `${revision}, commit ${commit}` : `${revision}` }]),
         ...(serving_since === null ? [] : [{ name: 'Serving since', value: new Date(serving_since).toISOString() }]),
       ],
       // The lines that a rule has matched say more than the newest ones.

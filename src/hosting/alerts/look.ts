@@ -50,7 +50,10 @@ export async function writeDecisions(services: Services, decided: Decided[]): Pr
   const worth = decided.filter(isWorthWriting)
   if (worth.length === 0) return 0
   const opened = worth.filter(({ decision }) => decision.action === 'open').map(({ watched }) => watched.subject)
-  const facts = await readFacts(services, opened.filter(({ type }) => type === 'deployment').map(({ id }) => id))
+  const facts = await readFacts(
+    services,
+    opened.filter(({ type }) => type === 'deployment').map(({ id }) => id),
+  )
   const rows = worth.map(({ watched, sample, decision: { state, action, dueAt } }) => {
     const { rule, subject, mutes } = watched
     const about = sample.value === null ? '' : describeValue(watched, sample.value)
@@ -95,7 +98,10 @@ export async function lookAtDue(services: Services): Promise<void> {
     const watched = await readWatched(services, duePairs)
     if (watched.length === 0) return
     const at = services.platform.clock.now()
-    const written = await writeDecisions(services, watched.map(one => decideOn(one, readSample(one, at))))
+    const written = await writeDecisions(
+      services,
+      watched.map(one => decideOn(one, readSample(one, at))),
+    )
     // Another instance has written them.
     if (written === 0) return
   }
@@ -116,7 +122,10 @@ export async function lookAtMetrics(services: Services, ids: string[], early: Me
 export async function lookAtRecentMetrics(services: Services): Promise<void> {
   const watched = await readWatched(services, recentPairs)
   const at = services.platform.clock.now()
-  await writeDecisions(services, watched.map(one => decideOn(one, readSample(one, at))))
+  await writeDecisions(
+    services,
+    watched.map(one => decideOn(one, readSample(one, at))),
+  )
 }
 
 // ---- what is told later

@@ -70,8 +70,9 @@ export function addEarlyPoints(sums: MetricSums, points: MetricPoint[]): MetricS
     latencies:
       latencies.length === 0
         ? sums.latencies
-        : latencies.reduce((sum, counts) => sum.map((count, i) => count + (counts[i] ?? 0)), [
-            ...(sums.latencies ?? latencies[0]!.map(() => 0)),
-          ]),
+        : latencies.reduce(
+            (sum, counts) => sum.map((count, i) => count + (counts[i] ?? 0)),
+            [...(sums.latencies ?? latencies[0]!.map(() => 0))],
+          ),
   }
 }

@@ -64,7 +64,9 @@ export const listMutes = verb('alerts:read', (ctx, page: MutePage) =>
 export const createMute = verb('alerts:manage', async (ctx, input: schema.NewMute) => {
   const { rule_ids, deployment_ids, tag_value_ids, starts_at = null, ends_at = null, weekly = null } = input
   if (ends_at !== null && Date.parse(ends_at) <= nowOf(ctx))
-    throw fail('invalid_request', { errors: [{ type: 'custom', loc: ['body', 'ends_at'], msg: 'must be in the future' }] })
+    throw fail('invalid_request', {
+      errors: [{ type: 'custom', loc: ['body', 'ends_at'], msg: 'must be in the future' }],
+    })
   const isKnown = and(
     hasOnlyKnownIds('alert_rule_not_found', sql`alert_rules`, rule_ids),
     hasOnlyKnownIds('deployment_not_found', sql`deployments`, deployment_ids),

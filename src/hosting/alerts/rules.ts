@@ -67,7 +67,11 @@ const RESOLVE_AFTER_S = { metric: 300, log: 600, trace: 600 }
 const ENDED_EVENT_S = 60
 const UNENDED_EVENT_S = 1800
 const defaultResolveAfter = (condition: StoredCondition): number =>
-  condition.kind === 'event' ? (condition.ends.length > 0 ? ENDED_EVENT_S : UNENDED_EVENT_S) : RESOLVE_AFTER_S[condition.kind]
+  condition.kind === 'event'
+    ? condition.ends.length > 0
+      ? ENDED_EVENT_S
+      : UNENDED_EVENT_S
+    : RESOLVE_AFTER_S[condition.kind]
 
 /** Throws if the filter cannot be read. */
 function requireUsable(condition: StoredCondition | null | undefined): void {

@@ -123,13 +123,11 @@ export const AlertRuleList = listOf(AlertRule).meta({ id: 'AlertRuleList', descr
 
 // ---- settings
 
-export const AlertSettingsPatch = z
-  .object({ defaults_enabled: z.boolean() })
-  .meta({
-    id: 'AlertSettingsPatch',
-    description: 'Turns all built-in rules off or on.',
-    example: { defaults_enabled: false },
-  })
+export const AlertSettingsPatch = z.object({ defaults_enabled: z.boolean() }).meta({
+  id: 'AlertSettingsPatch',
+  description: 'Turns all built-in rules off or on.',
+  example: { defaults_enabled: false },
+})
 export type AlertSettingsPatch = z.output<typeof AlertSettingsPatch>
 export const AlertSettings = z
   .object({

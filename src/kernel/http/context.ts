@@ -1,13 +1,13 @@
 // The context of a verb: the actor, the conditions of the request, and the database. Never Hono's context.
 import type { Config } from '../../env.ts'
 import type { Budget, Platform } from '../../platform.ts'
+import type { MetricPoint } from '../../protocol/metrics.schema.ts'
 import type { PathParameters } from '../access-scopes.ts'
 import type { Sealer } from '../crypto/crypto.ts'
 import type { Database } from '../db/statement.ts'
 import type { Watcher, Watches } from '../db/watch.ts'
 import type { Answer } from '../limits/answer-bytes.ts'
 import type { ShareGroups } from '../limits/share-groups.ts'
-import type { MetricPoint } from '../../protocol/metrics.schema.ts'
 import { type Permission, permissions } from '../permissions.ts'
 
 /** Metrics that have come. `isEarly`: their minute is not over, so they are not stored. */

@@ -146,7 +146,9 @@ describe('the built-in rules', () => {
       'told',
       'told',
     ])
-    const types = (await tenant.get('/v2/events?type=incident.*')).body.resources.map(({ type }: { type: string }) => type)
+    const types = (await tenant.get('/v2/events?type=incident.*')).body.resources.map(
+      ({ type }: { type: string }) => type,
+    )
     expect(types).toEqual(['incident.opened', 'incident.resolved'])
   })
 

@@ -2,8 +2,8 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   type AlertState,
-  calmMs,
   type Condition,
+  calmMs,
   decide,
   holds,
   isOver,
@@ -74,7 +74,10 @@ describe('a condition on samples', () => {
 
   it('stays dismissed until it is over', () => {
     const dismissed: AlertState = { ...OK, phase: 'dismissed' }
-    expect(decide(condition(), dismissed, { at: 0, value: 9 })).toMatchObject({ action: null, state: { phase: 'dismissed' } })
+    expect(decide(condition(), dismissed, { at: 0, value: 9 })).toMatchObject({
+      action: null,
+      state: { phase: 'dismissed' },
+    })
     expect(decide(condition(), dismissed, { at: 0, value: 1 }).state.phase).toBe('ok')
   })
 
