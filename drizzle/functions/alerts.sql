@@ -275,7 +275,7 @@ return jsonb_strip_nulls(jsonb_build_object(
   'title', left(i.title, 300),
   'summary', left(p_summary, 4000),
   'severity', i.severity,
-  'url', '/ui/alerts/' || i.id,
+  'url', '/ui/' || i.tenant_id || '/alerts/' || i.id,
   'facts', coalesce(i.evidence -> 'facts', '[]'),
   'lines', coalesce(i.evidence -> 'lines', '[]'),
   'chart', nullif(i.evidence -> 'chart', 'null'),

@@ -1,7 +1,7 @@
 // Schemas of alert rules, incidents, mutes and the settings of alerts.
 import * as z from 'zod'
-import { severities } from '../../connect/channels/notice.ts'
 import { AlertCondition, Weekly } from '../../protocol/alert-conditions.schema.ts'
+import { severities } from '../../protocol/notice.schema.ts'
 import {
   arrayOf,
   boundedText,

@@ -24,11 +24,11 @@ import {
 } from '../../kernel/db/columns.ts'
 import { tenantColumns } from '../../people/access/tables.ts'
 import type { StoredCondition, WeeklyHours } from '../../protocol/alert-conditions.schema.ts'
+import { severities } from '../../protocol/notice.schema.ts'
 import { runRules } from '../../tracing/rules/tables.ts'
 import { projects } from '../../tracing/store/tables.ts'
 import { deployments } from '../deployments/tables.ts'
 
-const severities = ['critical', 'error', 'warning', 'info'] as const
 /** `dismissed`: resolved by a person while the condition held. It must end before the rule opens an incident again. */
 export const phases = ['ok', 'pending', 'firing', 'clearing', 'dismissed'] as const
 export const ruleKinds = ['metric', 'log', 'trace', 'event'] as const

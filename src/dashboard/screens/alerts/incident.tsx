@@ -93,7 +93,7 @@ function Chart({ chart }: { chart: NonNullable<IncidentDetails['evidence']['char
       <Body>
         <Plot
           label={title}
-          times={points.map(([time]) => time)}
+          times={points.map(([time]) => time / 1000)}
           series={[
             { label: title, tone: 'accent', values },
             ...(threshold === undefined
@@ -102,7 +102,9 @@ function Chart({ chart }: { chart: NonNullable<IncidentDetails['evidence']['char
           ]}
           marks={[]}
           format={value => `${Number(value.toPrecision(3))} ${unit}`.trim()}
-          formatTime={time => new Date(time).toLocaleTimeString()}
+          formatTime={at => new Date(at * 1000).toLocaleTimeString()}
+          steps={undefined}
+          onLook={() => {}}
         />
       </Body>
     </Card>

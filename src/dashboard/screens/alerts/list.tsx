@@ -71,8 +71,8 @@ export default function IncidentList({ workspace, me }: ScreenProps) {
         <Card tone="warn" title="Nobody is told">
           <Body>
             <Note>
-              Rules that name no channel tell the default channels, and this workspace has none. Incidents are only shown
-              here.
+              Rules that name no channel tell the default channels, and this workspace has none. Incidents are only
+              shown here.
             </Note>
             <p>
               <ButtonLink href={toAddress('/channels/new')}>Create a channel</ButtonLink>

@@ -53,8 +53,7 @@ function toCondition(draft: Draft): NewRuleBody['condition'] {
         .map(type => type.trim())
         .filter(Boolean),
     }
-  if (draft.kind === 'log')
-    return { kind: 'log', contains: draft.contains, count: Number(draft.count), window_seconds }
+  if (draft.kind === 'log') return { kind: 'log', contains: draft.contains, count: Number(draft.count), window_seconds }
   const metric = draft.metric as 'error_rate'
   return { kind: 'metric', metric, operator: draft.operator, threshold: Number(draft.threshold), window_seconds }
 }

@@ -21,11 +21,7 @@ export default function AlertRulePage({ workspace, params, me }: ScreenProps<{ r
   const ref = { params: { alert_rule_id: params.rule } }
   const { data: rule, error, refetch } = useRead(workspace, 'GET /v2/alert-rules/{alert_rule_id}', ref)
   const [, navigate] = useLocation()
-  useCrumbs(
-    { label: 'Alerts', to: '/alerts' },
-    { label: 'Rules', to: '/alerts/rules' },
-    { label: rule?.name ?? '…' },
-  )
+  useCrumbs({ label: 'Alerts', to: '/alerts' }, { label: 'Rules', to: '/alerts/rules' }, { label: rule?.name ?? '…' })
   if (isMissing(error))
     return (
       <Empty

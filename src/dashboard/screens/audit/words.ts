@@ -20,6 +20,7 @@ export function describeOperation(name: string): string {
 const GROUPS: [group: string, nouns: RegExp][] = [
   ['Previews', /preview/],
   ['Channels', /channel/],
+  ['Alerts', /alert|incident/],
   ['Webhooks', /webhook/],
   ['OAuth providers', /oauth|provider/],
   ['Git hosts', /integration|githost|repositor/],

@@ -15,6 +15,7 @@ import { Prose } from '../../parts/prose.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
 import { Ago, now } from '../../parts/time.tsx'
 import { Link, toAddress } from '../../router/links.tsx'
+import { OpenIncidents } from '../alerts/open-incidents.tsx'
 import type { ScreenProps } from '../screen-props.ts'
 import { deleteDeployment, deployCommandOf, interrupt } from './actions.ts'
 import { RevisionButtons } from './change-buttons.tsx'
@@ -55,6 +56,7 @@ function Content({ workspace, deployment, revisions }: CardProps & { workspace: 
           <Traffic deployment={deployment} revisions={revisions} />
         </div>
       )}
+      <OpenIncidents workspace={workspace} deployment={deployment.id} />
       {explanation.data && (
         <Reasons reasons={listReasons(explanation.data, deployment, revisions)} deployment={deployment} />
       )}
