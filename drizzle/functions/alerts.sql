@@ -90,8 +90,8 @@ begin
   on conflict (rule_id, subject_id) do update set due_at = clock(), version = s.version + 1;
 end $$;
 
--- What happened, for the rules that ask for it. Its subject is the deployment that it is about, or else a listener or the
--- workspace. A change of health is told when it happens, and again by its event, which comes within a minute.
+-- Signals an event to the rules that ask for it. Its subject is the deployment that it is about, or else a listener or
+-- the workspace. A change of health is told when it happens, and again by its event, which comes within a minute.
 create function signal_alert_rules(
   p_tenant uuid, p_type text, p_subject uuid, p_data json, p_at timestamptz
 ) returns void
@@ -243,7 +243,7 @@ create trigger signal_log_lines
   referencing new table as added
   for each statement execute function signal_log_lines();
 
--- What a rule has seen is looked at again when the rule changes, or when its deployment goes.
+-- A rule is looked at again when it changes, or when the deployment goes that it watches.
 create function look_at_changed_rule() returns trigger
 language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
@@ -340,8 +340,8 @@ return row(
   )
 )::tenant_event;
 
--- A condition that comes back within an hour is the same incident. Its channels are told only if it lasts: five minutes,
--- then ten, up to an hour.
+-- A condition that comes back within an hour is the same incident. Its channels are told only if it lasts: for five
+-- minutes, then ten, up to an hour.
 create function reopen_incident(i incidents, p_decision jsonb, p_calm interval) returns incidents
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin

@@ -4,7 +4,7 @@ import type { Services } from '../../kernel/http/routes.ts'
 import { createExpiringMap } from '../../kernel/limits/expiring-map.ts'
 import { lookAtDue, lookAtMetrics } from './look.ts'
 
-/** What arrives within this time shares a look. */
+/** Arrivals within this time share a look. */
 const GATHER_MS = 200
 /** A host may drop the request that gathers. */
 const GATHER_EXPIRY_MS = 5000

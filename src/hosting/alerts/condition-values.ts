@@ -1,5 +1,5 @@
 // The value of a watched condition, and its sentence for people (pure).
-import type { StoredCondition } from '../../protocol/alert-conditions.schema.ts'
+import type { StoredCondition } from '../../protocol/alerts.schema.ts'
 import type { MetricPoint } from '../../protocol/metrics.schema.ts'
 import type { Condition, Sample } from './decide.ts'
 import { addEarlyPoints, metricValue } from './metric-values.ts'
@@ -34,7 +34,7 @@ export function toCondition({ rule }: Pick<Watched, 'rule'>): Condition {
   }
 }
 
-/** Of all kinds but traces. `early`: the points of the deployment in the minute that is not over. */
+/** Reads samples of all kinds but traces. `early`: the points of the deployment in the minute that is not over. */
 export function readSample({ rule, sums, signals }: Watched, at: number, early: MetricPoint[] = []): Sample {
   const { condition } = rule
   switch (condition.kind) {

@@ -1,5 +1,5 @@
 // Decides what a sample of a rule about one subject comes to (pure). Times are milliseconds since 1970.
-import type { phases } from './tables.ts'
+import type { phases } from '../../protocol/alerts.schema.ts'
 
 export type Phase = (typeof phases)[number]
 
@@ -7,7 +7,7 @@ export type AlertState = {
   phase: Phase
   /** When the condition began to hold (`pending`), or to be over (`clearing`). */
   since: number | null
-  /** How often the condition came back while it was being cleared. */
+  /** The number of times that the condition came back while it was being cleared. */
   relapses: number
   /** The last sample that had a value. */
   sampledAt: number | null
@@ -41,7 +41,7 @@ export const OK: AlertState = { phase: 'ok', since: null, relapses: 0, sampledAt
 
 /** A condition that flaps has to be over for longer each time, up to this. */
 const MAX_CALM_MS = 3600_000
-/** What was pending, and was not measured for so long, begins anew. */
+/** A pending condition that was not measured for so long begins anew. */
 const MAX_GAP_MS = 300_000
 /** A look without a sample is repeated after this time. */
 const RETRY_MS = 60_000

@@ -1,4 +1,4 @@
-// What an incident shows of the time when it opens: the cause, the last lines of the log, and a chart.
+// Gathers the evidence of an incident when it opens: the cause, the last lines of the log, and a chart.
 import { sql } from 'drizzle-orm'
 import { type Row, runAsSystem, uuidArray } from '../../kernel/db/db.ts'
 import { setClock } from '../../kernel/db/journal.ts'
@@ -12,7 +12,7 @@ const MAX_LINE_LENGTH = 1000
 const CHART_MINUTES = 45
 const MAX_TEXT = 2000
 
-/** What is known of a deployment. `minutes` has, for each, its time and what the metrics are made of. */
+/** A deployment as it is known. `minutes` has, for each, its time and what the metrics are made of. */
 type Facts = {
   revision: number | null
   commit: string | null
@@ -83,7 +83,7 @@ export async function readFacts({ database, platform }: Services, ids: string[])
 const MIB = 1024 * 1024
 const MINUTE_MS = 60_000
 
-/** What a chart shows of a minute: the metric of the rule, or else the memory, which crashes often have to do with. */
+/** A chart shows the metric of the rule, or else the memory, which crashes often have to do with. */
 const CHARTS: Record<string, { title: string; unit: string; read: (minute: Minute) => number | null }> = {
   error_rate: {
     title: 'Error rate',

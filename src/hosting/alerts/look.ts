@@ -128,7 +128,7 @@ export async function lookAtRecentMetrics(services: Services): Promise<void> {
   )
 }
 
-// ---- what is told later
+// ---- incidents that are told later
 
 const MAX_TOLD = 200
 const DUE_TO_TELL = sql<Row>`

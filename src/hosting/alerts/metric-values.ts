@@ -1,11 +1,11 @@
 // Computes the value of a metric from the sums of a window (pure).
-import type { ConditionOf } from '../../protocol/alert-conditions.schema.ts'
+import type { ConditionOf } from '../../protocol/alerts.schema.ts'
 import type { MetricPoint } from '../../protocol/metrics.schema.ts'
 import { quantileOf } from '../metrics/quantile.ts'
 
-/** What the copies of a deployment used and answered in a window. Null: not measured. */
+/** The use and the answers of the copies of a deployment in a window. Null: not measured. */
 export type MetricSums = {
-  /** How many minutes of the window have points. */
+  /** The number of minutes of the window that have points. */
   minutes: number
   requests: number | null
   errors: number | null

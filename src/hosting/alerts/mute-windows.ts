@@ -1,5 +1,5 @@
 // Finds the mute that covers a time, and its end (pure). Times are milliseconds since 1970.
-import type { WeeklyHours } from '../../protocol/alert-conditions.schema.ts'
+import type { WeeklyHours } from '../../protocol/alerts.schema.ts'
 import { nextFiring, parseCron } from '../../protocol/cron.ts'
 
 export type MuteWindow = {

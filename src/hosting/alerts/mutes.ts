@@ -89,7 +89,7 @@ export const createMute = verb('alerts:manage', async (ctx, input: schema.NewMut
 
 const isMute = ({ mute_id }: MuteParams): SQL => and(eq(alertMutes.id, mute_id), inTenant(alertMutes))!
 
-/** What it kept from the channels is looked at again: they are told of what still is open. */
+/** Its incidents are looked at again: channels are told of those that still are open. */
 const LOOK_AGAIN = sql`looked_at_again as (
     update incidents i
     set tell_at = clock()

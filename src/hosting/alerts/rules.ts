@@ -16,7 +16,7 @@ import { type Placeholders, prepareStatement } from '../../kernel/db/statement.t
 import { verb } from '../../kernel/http/context.ts'
 import { afterCursor, hasName, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
-import type { StoredCondition } from '../../protocol/alert-conditions.schema.ts'
+import type { StoredCondition } from '../../protocol/alerts.schema.ts'
 import { RUN_FIELDS } from '../../tracing/runs/filter/fields.ts'
 import { readFilters } from '../../tracing/runs/filter/resolve.ts'
 import type * as schema from './schema.ts'
@@ -151,7 +151,8 @@ const LOCK_WORKSPACE = sql`select from workspaces w where w.id = current_tenant(
 const keepsKind = (condition: StoredCondition): SQL =>
   refuseUnless(
     'alert_rule_kind_fixed',
-    sql`alert_rules.kind = ${condition.kind} and alert_rules.project_id is not distinct from ${projectOf(condition)}::uuid`,
+    sql`alert_rules.kind = ${condition.kind}
+      and alert_rules.project_id is not distinct from ${projectOf(condition)}::uuid`,
   )
 
 export const changeAlertRule = verb(

@@ -2,7 +2,7 @@
 // statement for all workspaces.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, uuidArray } from '../../kernel/db/db.ts'
-import type { StoredCondition } from '../../protocol/alert-conditions.schema.ts'
+import type { StoredCondition } from '../../protocol/alerts.schema.ts'
 import { latencyColumns } from '../metrics/metric-points.ts'
 import type { AlertState } from './decide.ts'
 import type { MetricSums } from './metric-values.ts'
@@ -147,7 +147,9 @@ const SIGNALS = sql`
     where g.rule_id = k.id and g.subject_id = p.subject_id and k.kind in ('log', 'event')`
 
 const MUTES = sql`(
-      select coalesce(json_agg(json_build_object('starts_at', m.starts_at, 'ends_at', m.ends_at, 'weekly', m.weekly)), '[]')
+      select coalesce(json_agg(json_build_object(
+          'starts_at', m.starts_at, 'ends_at', m.ends_at, 'weekly', m.weekly
+        )), '[]')
       from alert_mutes m
       where m.tenant_id = k.tenant_id
         and (m.ends_at is null or m.ends_at > clock())
@@ -156,8 +158,8 @@ const MUTES = sql`(
     )`
 
 /**
- * Most deployments have no failed request, and a rule that sees nothing has no state: these pairs are left out. `isEarly`:
- * the newest points are not stored, so nothing is left out.
+ * Most deployments have no failed request, and a rule that sees nothing has no state: these pairs are left out.
+ * `isEarly`: the newest points are not stored, so nothing is left out.
  */
 export const selectWatched = (pairs: SQL, isEarly = false): SQL<Row> => sql<Row>`
   with pairs as (${pairs})

@@ -1,6 +1,14 @@
 // Schemas of alert rules, incidents, mutes and the settings of alerts.
 import * as z from 'zod'
-import { AlertCondition, Weekly } from '../../protocol/alert-conditions.schema.ts'
+import {
+  AlertCondition,
+  builtIns,
+  changeKinds,
+  incidentStates,
+  ruleKinds,
+  subjectTypes,
+  Weekly,
+} from '../../protocol/alerts.schema.ts'
 import { severities } from '../../protocol/notice.schema.ts'
 import {
   arrayOf,
@@ -13,7 +21,6 @@ import {
   Page,
   Uuid,
 } from '../../protocol/wire.ts'
-import { builtIns, changeKinds, incidentStates, ruleKinds, subjectTypes } from './tables.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 const Severity = z.enum(severities)
@@ -54,8 +61,9 @@ export const NewAlertRule = z
       .nullish()
       .meta({
         description:
-          'The condition must be over for so long before the incident is resolved. It doubles each time the condition ' +
-          'comes back meanwhile, up to an hour. By default 300, for logs and traces 600, for events 60, for events that nothing ends 1800.',
+          'The condition must be over for so long before the incident is resolved. It doubles each time the ' +
+          'condition comes back meanwhile, up to an hour. By default 300, for logs and traces 600, for events 60, ' +
+          'for events that nothing ends 1800.',
       }),
     severity: Severity.default('error'),
     channel_ids: ChannelIds.default([]).meta({

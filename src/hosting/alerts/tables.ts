@@ -23,25 +23,20 @@ import {
   versionedColumns,
 } from '../../kernel/db/columns.ts'
 import { tenantColumns } from '../../people/access/tables.ts'
-import type { StoredCondition, WeeklyHours } from '../../protocol/alert-conditions.schema.ts'
+import {
+  builtIns,
+  changeKinds,
+  incidentStates,
+  phases,
+  ruleKinds,
+  type StoredCondition,
+  subjectTypes,
+  type WeeklyHours,
+} from '../../protocol/alerts.schema.ts'
 import { severities } from '../../protocol/notice.schema.ts'
 import { runRules } from '../../tracing/rules/tables.ts'
 import { projects } from '../../tracing/store/tables.ts'
 import { deployments } from '../deployments/tables.ts'
-
-/** `dismissed`: resolved by a person while the condition held. It must end before the rule opens an incident again. */
-export const phases = ['ok', 'pending', 'firing', 'clearing', 'dismissed'] as const
-export const ruleKinds = ['metric', 'log', 'trace', 'event'] as const
-/** Rules that each workspace has from its beginning. `add_default_alert_rules()` writes them. */
-export const builtIns = [
-  'unhealthy',
-  'error_rate',
-  'out_of_memory',
-  'disk_nearly_full',
-  'disk_full',
-  'listener_lost',
-  'certificate',
-] as const
 
 export const alertRules = pgTable(
   'alert_rules',
@@ -82,16 +77,14 @@ export const alertSettings = pgTable(
   {
     id: idColumn(),
     ...tenantColumns(),
-    /** Whether the built-in rules act. */
+    /** False: the built-in rules do not act. */
     defaults_enabled: boolean().notNull().default(true),
     ...versionedColumns(),
   },
   t => [unique('alert_settings_one').on(t.tenant_id)],
 )
 
-export const subjectTypes = ['deployment', 'project', 'listener', 'workspace'] as const
-
-/** What a rule has seen of a subject, while that is not over. A rule that sees nothing has no row. */
+/** A rule has a row for each subject for which its condition holds, or is not over yet. */
 export const alertStates = pgTable(
   'alert_states',
   {
@@ -127,7 +120,7 @@ export const alertSignals = pgTable(
       .references(() => alertRules.id, { onDelete: 'cascade' }),
     subject_id: uuid().notNull(),
     at: instantColumn().notNull(),
-    /** How many there were. 0: an event that ends the condition. */
+    /** The number of events or lines. 0: an event that ends the condition. */
     count: integer().notNull(),
     cause: text(),
     lines: text().array().notNull().default(sql`'{}'`),
@@ -135,7 +128,6 @@ export const alertSignals = pgTable(
   t => [primaryKey({ columns: [t.rule_id, t.subject_id, t.at] }), index('alert_signals_age').using('brin', t.at)],
 )
 
-export const incidentStates = ['open', 'acknowledged', 'resolved'] as const
 export type Evidence = {
   facts: { name: string; value: string }[]
   lines: string[]
@@ -164,13 +156,13 @@ export const incidents = pgTable(
     value: doublePrecision(),
     evidence: jsonb().$type<Evidence>().notNull(),
     channel_ids: uuid().array().notNull(),
-    /** How often it came back after it was resolved. */
+    /** The number of times that it came back after it was resolved. */
     reopened: integer().notNull().default(0),
     /** Null: no mute covers it. `infinity`: until its mute is deleted. */
     muted_until: instantColumn(),
     /** When its channels are told, if it is open then. Null: they are told already, or never. */
     tell_at: instantColumn(),
-    /** Whether the channels know that it is open. */
+    /** True: the channels know that it is open. */
     is_told: boolean().notNull().default(false),
     /** The number of the last notice. */
     sequence: integer().notNull().default(0),
@@ -191,8 +183,6 @@ export const incidents = pgTable(
     index('incidents_age').on(t.resolved_at).where(sql`state = 'resolved'`),
   ],
 )
-
-export const changeKinds = ['opened', 'reopened', 'acknowledged', 'resolved', 'muted', 'told'] as const
 
 /** The history of an incident. */
 export const incidentChanges = pgTable(

@@ -1,8 +1,33 @@
-// Schemas of the conditions of alert rules, and of the hours of mutes, as they cross the wire and are stored.
+// Schemas of the conditions of alert rules and the hours of mutes, as they cross the wire and are stored, and the sets
+// of what alerts have.
 import * as z from 'zod'
 import { levels } from './logs.schema.ts'
 import { TimeZone } from './schedules.schema.ts'
 import { arrayOf, boundedText, Uuid } from './wire.ts'
+
+// ---- sets
+
+/** `dismissed`: resolved by a person while the condition held. It must end before the rule opens an incident again. */
+export const phases = ['ok', 'pending', 'firing', 'clearing', 'dismissed'] as const
+
+export const ruleKinds = ['metric', 'log', 'trace', 'event'] as const
+
+/** Rules that each workspace has from its beginning. `add_default_alert_rules()` writes them. */
+export const builtIns = [
+  'unhealthy',
+  'error_rate',
+  'out_of_memory',
+  'disk_nearly_full',
+  'disk_full',
+  'listener_lost',
+  'certificate',
+] as const
+
+export const subjectTypes = ['deployment', 'project', 'listener', 'workspace'] as const
+
+export const incidentStates = ['open', 'acknowledged', 'resolved'] as const
+
+export const changeKinds = ['opened', 'reopened', 'acknowledged', 'resolved', 'muted', 'told'] as const
 
 // ---- conditions
 
