@@ -803,4 +803,5 @@ create policy own on alert_mutes to slipway_app
     tenant_id = current_tenant()
     and organization_id = current_organization()
   );
-grant select, insert, delete on alert_mutes to slipway_app;
+-- A row that is deleted is locked before, which takes an update.
+grant select, insert, delete, update (version, updated_at) on alert_mutes to slipway_app;

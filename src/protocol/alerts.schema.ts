@@ -70,7 +70,7 @@ const MetricCondition = z
       description: 'With fewer requests in the window, no incident opens: one failure of three is no rate.',
     }),
   })
-  .meta({ id: 'MetricCondition', description: 'A metric of a deployment. No value is not zero.' })
+  .meta({ description: 'A metric of a deployment. No value is not zero.' })
 
 const LogCondition = z
   .object({
@@ -81,7 +81,7 @@ const LogCondition = z
     count: z.int().min(1).max(1e6).default(1).meta({ description: 'So many lines in the window, or more.' }),
     window_seconds: windowOf(10, 3600, 300),
   })
-  .meta({ id: 'LogCondition', description: 'Lines of the log of a deployment, as they arrive.' })
+  .meta({ description: 'Lines of the log of a deployment, as they arrive.' })
 
 const TRACE_METRICS = ['error_rate', 'latency_p50', 'latency_p99', 'cost', 'feedback', 'traces'] as const
 const TraceCondition = z
@@ -105,7 +105,7 @@ const TraceCondition = z
     path: ['feedback_key'],
     error: 'is required for the metric `feedback`, and allowed for no other',
   })
-  .meta({ id: 'TraceCondition', description: 'The traces of a project that began within the window.' })
+  .meta({ description: 'The traces of a project that began within the window.' })
 
 const EventPattern = boundedText(100).regex(/^[a-z_*]+(\.[a-z_*]+)*$/, {
   error: 'must be a type of events such as `deployment.crash_looping`, or `revision.*_failed`',
@@ -123,7 +123,7 @@ const EventCondition = z
       description: 'An event of one of these types is the end. Without any, the end is `resolve_after_seconds` later.',
     }),
   })
-  .meta({ id: 'EventCondition', description: 'Events of the journal, of any kind of resource.' })
+  .meta({ description: 'Events of the journal, of any kind of resource.' })
 
 export const AlertCondition = z
   .discriminatedUnion('kind', [MetricCondition, LogCondition, TraceCondition, EventCondition])
@@ -137,7 +137,7 @@ export const AlertCondition = z
       message: operator === 'above' ? 'must not be above `threshold`' : 'must not be below `threshold`',
     })
   })
-  .meta({ id: 'AlertCondition', description: 'A condition on metrics, log lines, traces or events.' })
+  .meta({ description: 'A condition on metrics, log lines, traces or events.' })
 export type StoredCondition = z.output<typeof AlertCondition>
 export type ConditionOf<Kind extends StoredCondition['kind']> = Extract<StoredCondition, { kind: Kind }>
 

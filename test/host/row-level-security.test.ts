@@ -159,6 +159,8 @@ describe('a table that requests insert into', () => {
   /** The limits of tables without a quota. */
   const OTHER_LIMITS: Record<string, string> = {
     workspace_members: 'one for each member and workspace',
+    alert_settings: 'one for each workspace',
+    incident_changes: 'a few for each step of an incident, which goes after 90 days',
     feedbacks: 'the request rate is limited, and they expire',
     feedback_tokens: 'a hundred for each run, checked by the insert, and they expire',
     ttl_settings: 'one for each workspace',

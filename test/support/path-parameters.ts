@@ -100,11 +100,11 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       where id = ${webhook.body.id}::uuid`,
     sql`
       insert into incidents (
-        id, organization_id, tenant_id, rule_id, rule_name, subject_type, subject_id, subject_name, deployment_id,
+        id, organization_id, tenant_id, rule_name, subject_type, subject_id, subject_name, deployment_id,
         severity, title, cause, evidence, channel_ids
       )
-      select ${incident_id}::uuid, d.organization_id, d.tenant_id, ${alertRule.body.id}::uuid, 'Alert', 'deployment',
-        d.id, d.name, d.id, 'error', 'Title', '', '{"facts": [], "lines": []}', '{}'
+      select ${incident_id}::uuid, d.organization_id, d.tenant_id, 'Alert', 'deployment', d.id, d.name, d.id, 'error',
+        'Title', '', '{"facts": [], "lines": []}', '{}'
       from deployments d
       where d.id = ${deployment.body.id}::uuid`,
     sql`

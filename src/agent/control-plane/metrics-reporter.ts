@@ -143,8 +143,8 @@ export class MetricsReporter {
   }
 
   /**
-   * Sends the points of revisions whose requests fail or are slow, or that were restarted, before the minute is over. It
-   * does so only where requests are counted on this machine: elsewhere a look is dear, and reports tell of restarts.
+   * Sends the points of revisions whose requests fail or are slow, or that were restarted, before the minute is over.
+   * It does so only where requests are counted on this machine: elsewhere a look is dear, and reports tell of restarts.
    */
   async lookEarly(): Promise<void> {
     const { engine, control, currentLease, signal } = this.#options

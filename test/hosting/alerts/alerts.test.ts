@@ -243,7 +243,16 @@ describe('an incident', () => {
     expect(await phases()).toEqual([])
     await look(11 * MINUTE)
     expect(await phases()).toEqual(['open'])
-    await tenant.post('/v2/alert-mutes', { reason: 'Moving on' })
+  })
+
+  it('is told when its mute is deleted', async () => {
+    await newChannel()
+    const { body: mute } = await tenant.post('/v2/alert-mutes', { reason: 'Moving' })
+    await crash()
+    expect(await phases()).toEqual([])
+    expect((await tenant.delete(`/v2/alert-mutes/${mute.id}`)).status).toBe(204)
+    await look()
+    expect(await phases()).toEqual(['open'])
   })
 
   it('is decided once by two looks at the same time', async () => {
