@@ -341,6 +341,7 @@ describe('a database from before the squash', () => {
     const roles = await query(url, 'select display_name, to_json(permissions) as permissions from roles')
     expect(findOlderRoleFaults(roles as never)).toEqual([])
     expect(after.Viewer).toEqual([...before.Viewer, 'channels:read'])
+    expect(after.Viewer).toEqual([...before.Viewer, 'channels:read', 'alerts:read'])
     const added = [
       'workspaces:manage-keys',
       'feedback-configs:create',
@@ -350,6 +351,8 @@ describe('a database from before the squash', () => {
       'deployments:copy-database',
       'channels:read',
       'channels:manage',
+      'alerts:read',
+      'alerts:manage',
     ]
     expect(after.Admin).toEqual([...before.Admin.filter((name: string) => name !== 'fleet-admin:read'), ...added])
     expect(after['Organization Admin']).toEqual([...before['Organization Admin'], ...added])
