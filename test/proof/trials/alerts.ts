@@ -1,5 +1,5 @@
-// Decides on 300 crash loops and their ends, while the evaluator is killed 100 times at any step and two evaluators look
-// at once: each opens one incident, and is told once.
+// Decides on 300 crash loops and their ends, while the evaluator is killed 100 times at any step and two evaluators
+// look at once: each opens one incident, and is told once.
 import { sql } from 'drizzle-orm'
 import { lookAtAlerts } from '../../../src/hosting/alerts/sweep.ts'
 import { createSealer } from '../../../src/kernel/crypto/crypto.ts'
