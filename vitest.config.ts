@@ -154,7 +154,11 @@ export default defineConfig({
           fileParallelism: false,
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          include: ['test/tracing/*.test.ts', 'test/tracing/{ingest,runs,rules}/**/*.test.ts'],
+          include: [
+            'test/tracing/*.test.ts',
+            'test/tracing/{ingest,runs,rules}/**/*.test.ts',
+            'test/hosting/logs/log-search.test.ts',
+          ],
           exclude: pure,
           globalSetup: ['test/support/setup.ts', 'test/support/clickhouse.ts'],
           setupFiles: 'test/support/reset-files.ts',

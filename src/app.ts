@@ -1,6 +1,7 @@
 // The map of the API: the middleware of every request, and one line per slice.
 import { HonoBase } from 'hono/hono-base'
 import type { Config } from './env.ts'
+import { openLogStore } from './hosting/logs/store/open.ts'
 import { createSealer } from './kernel/crypto/crypto.ts'
 import { openS3Bucket } from './kernel/db/s3.ts'
 import type { Trip } from './kernel/db/statement.ts'
@@ -39,6 +40,9 @@ export const slices = {
   '/v2/deployments/*/terminals /v2/deployments/*/forwards /v2/tunnels /v1/sync/tunnels': () =>
     import('./hosting/relay/relay.routes.ts'),
   '/v2/deployments/*/logs /v1/projects': () => import('./hosting/logs/logs.routes.ts'),
+  '/v2/logs': () => import('./hosting/logs/search.routes.ts'),
+  '/v2/deployments/*/log-archives /v2/deployments/*/log-archive-settings /v2/log-archive-settings': () =>
+    import('./hosting/logs/archive.routes.ts'),
   '/v2/deployments/*/deploy-hooks /v2/deploy-hooks': () => import('./hosting/deploy-hooks/routes.ts'),
   '/v2/deployments/*/jobs': () => import('./hosting/jobs/routes.ts'),
   '/v2/deployments/*/schedules /v2/schedules': () => import('./hosting/jobs/schedules.routes.ts'),
@@ -189,6 +193,8 @@ export function createApp(config: Config, runtime: Platform) {
     sealer: createSealer(config.sealingKeys),
     shareGroups: createShareGroups(platform.clock.now),
     traces: withWarnings(config.clickHouse ? clickHouseTraceStore(config.clickHouse) : postgresTraceStore),
+    logs: openLogStore(config.clickHouse, () => platform.clock.now()),
+    storeLines: waitUntil => waitUntil?.(loadLineStorer().then(start => start(waitUntil))),
     onSweep: counters.countSwept,
     deliverEvents: async tenant => (await loadDeliverer())(tenant),
     deliverNotices: async tenant => (await loadNoticeDeliverer())(tenant),
@@ -200,6 +206,10 @@ export function createApp(config: Config, runtime: Platform) {
       (await import('./hosting/pushes/repository-sweep.ts')).sweepRepositories(services, { integration_id }),
     answerInProcess: (request, env, execution) => answerInOwnWords(request, env as object, execution as never),
   }
+  const loadLineStorer = loadOnce(async () => {
+    const { createLineStorer } = await import('./hosting/logs/queued-lines.ts')
+    return createLineStorer(services)
+  })
   const loadDeliverer = loadOnce(async () => {
     const { createEventDeliverer } = await import('./connect/webhooks/delivery-worker.ts')
     const deliver = createEventDeliverer(services)
@@ -262,4 +272,6 @@ export function createApp(config: Config, runtime: Platform) {
   }
   const { traces, shareGroups } = services
   return Object.assign(app, { config, platform, database, housekeep, look, sweeps, traces, shareGroups, services })
+  const { traces, logs, shareGroups } = services
+  return Object.assign(app, { config, platform, database, housekeep, sweeps, traces, logs, shareGroups, services })
 }

@@ -16,6 +16,7 @@ export const createSweeps = (services: Services) => ({
   uploads: async () => (await import('./hosting/uploads/sweep.ts')).sweepUploads(services),
   tunnels: async () => (await import('./hosting/relay/sweep.ts')).sweepTunnels(services),
   attachments: async () => (await import('./tracing/datasets/sweep.ts')).sweepAttachments(services),
+  logs: async () => (await import('./hosting/logs/sweep.ts')).sweepLogs(services),
   metrics: async () => (await import('./hosting/metrics/sweep.ts')).sweepMetrics(services),
   oauth_flows: async () => (await import('./connect/oauth/sweep.ts')).sweepFlows(services),
   installs: async () => (await import('./hosting/git-hosts/sweep.ts')).sweepInstalls(services),

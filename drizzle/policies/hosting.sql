@@ -280,10 +280,12 @@ create policy admitted on log_lines as restrictive to slipway_limited
   )
   with check (true);
 grant select, insert, delete, update (
-    kind, number, "timestamp", severity, message, bytes_before, arrival, process, attributes, request_id, trace_id
+    kind, number, "timestamp", severity, message, bytes_before, arrival, process, attributes, request_id,
+    trace_id
   ) on log_lines to slipway_agent;
 grant select, insert, delete, update (
-    kind, number, "timestamp", severity, message, bytes_before, arrival, process, attributes, request_id, trace_id
+    kind, number, "timestamp", severity, message, bytes_before, arrival, process, attributes, request_id,
+    trace_id
   ) on log_lines to slipway_app;
 
 -- ------------------------------------------------------------ log_counters
@@ -317,6 +319,102 @@ create policy admitted on log_counters as restrictive to slipway_limited
   with check (true);
 grant select, insert, update (arrival) on log_counters to slipway_agent;
 grant select on log_counters to slipway_app;
+
+-- ------------------------------------------------------------ log_batches
+-- An agent queues lines of a deployment that its listener serves. The sweep reads them.
+create policy served on log_batches to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.id = deployment_id
+        and d.listener_id = current_listener()
+    )
+  )
+  with check (
+    exists (
+      select from revisions r
+      join deployments d on d.id = r.deployment_id
+      where r.id = revision_id
+        and d.id = log_batches.deployment_id
+        and d.listener_id = current_listener()
+        and d.tenant_id = log_batches.tenant_id
+        and d.organization_id = log_batches.organization_id
+    )
+  );
+grant select, insert on log_batches to slipway_agent;
+
+-- ------------------------------------------------------------ log_losses
+create policy own on log_losses for select to slipway_app
+  using (tenant_id = current_tenant());
+create policy served on log_losses to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.id = deployment_id
+        and d.listener_id = current_listener()
+    )
+  )
+  with check (
+    exists (
+      select from revisions r
+      join deployments d on d.id = r.deployment_id
+      where r.id = revision_id
+        and d.id = log_losses.deployment_id
+        and d.listener_id = current_listener()
+        and d.tenant_id = log_losses.tenant_id
+        and d.organization_id = log_losses.organization_id
+    )
+  );
+create policy admitted on log_losses as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = log_losses.deployment_id)
+  )
+  with check (true);
+grant select, insert, update (lines) on log_losses to slipway_agent;
+grant select on log_losses to slipway_app;
+
+-- ------------------------------------------------------------ log_archives
+create policy own on log_archives for select to slipway_app
+  using (tenant_id = current_tenant());
+create policy admitted on log_archives as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = log_archives.deployment_id)
+  )
+  with check (true);
+grant select on log_archives to slipway_app;
+
+-- ------------------------------------------------------------ log_archive_settings
+create policy own on log_archive_settings to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(deployment_id)
+  );
+-- An agent sees whether lines of a deployment are archived.
+create policy served on log_archive_settings for select to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.tenant_id = log_archive_settings.tenant_id
+        and d.listener_id = current_listener()
+    )
+  );
+-- Without a deployment, the settings are about those that are hidden, too: they are read, and not changed.
+create policy admitted on log_archive_settings as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or deployment_id is null
+    or exists (select from deployments p where p.id = log_archive_settings.deployment_id)
+  )
+  with check (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = log_archive_settings.deployment_id)
+  );
+grant select on log_archive_settings to slipway_agent;
+grant select, insert, update (enabled, retention_days, updated_at) on log_archive_settings to slipway_app;
 
 -- ------------------------------------------------------------ jobs
 create policy own on jobs to slipway_app

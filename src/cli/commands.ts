@@ -77,6 +77,13 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
         remove: () => import('./commands/schedules-remove.ts'),
       },
     },
+    'log-archives': {
+      summary: 'files with every line of a log',
+      commands: {
+        list: () => import('./commands/log-archives-list.ts'),
+        download: () => import('./commands/log-archives-download.ts'),
+      },
+    },
     snapshots: {
       summary: 'copies of disks and databases',
       commands: {

@@ -22,7 +22,7 @@ export function formatLogMessage({ paint }: Output, { level, message }: Pick<Log
 }
 
 /** Shows the time zone of this machine. */
-function formatTime(timestamp: string): string {
+export function formatTime(timestamp: string): string {
   const time = new Date(timestamp)
   const clock = time.toTimeString().slice(0, 8)
   return time.toDateString() === new Date().toDateString() ? clock : `${time.toLocaleDateString('sv')} ${clock}`
@@ -32,5 +32,5 @@ export const formatLogLine = (out: Output, line: LogLine): string =>
   `${out.paint('dim', formatTime(line.timestamp))} ${formatProcess(out, line)}${formatLogMessage(out, line)}`
 
 /** Lines of `web` and of the agent have none. */
-export const formatProcess = ({ paint }: Output, { process }: LogLine): string =>
+export const formatProcess = ({ paint }: Output, { process }: Pick<LogLine, 'process'>): string =>
   process == null || process === 'web' ? '' : `${paint('dim', `[${process}]`)} `

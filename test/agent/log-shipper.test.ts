@@ -81,17 +81,17 @@ test('lines that are dropped while the control plane is unavailable are counted 
   const addLines = (count: number) => {
     for (let i = 0; i < count; i++) shipper.add({ deployment_id: 'd', revision_id: 'r' }, 'build', `${i}`, 'INFO')
   }
-  addLines(21_000)
+  addLines(61_000)
   await shipper.flush()
   addLines(1_000)
   isUnavailable = false
   await shipper.flush()
-  expect(received).toHaveLength(20_001)
+  expect(received).toHaveLength(60_001)
   expect(received[0]).toMatchObject({ level: 'WARNING', message: expect.stringContaining(' 2000 ') })
   expect([received[1]!.message, received.at(-1)!.message]).toEqual(['2000', '999'])
   addLines(1)
   await shipper.flush()
-  expect(received.slice(20_001).map(({ message }) => message)).toEqual(['0'])
+  expect(received.slice(60_001).map(({ message }) => message)).toEqual(['0'])
 })
 
 test('the size of the buffer is limited: fewer lines are buffered if they are long', async () => {
@@ -107,8 +107,8 @@ test('the size of the buffer is limited: fewer lines are buffered if they are lo
     shipper.add({ deployment_id: 'd', revision_id: 'r' }, 'deploy', `${i}`.padEnd(length), 'INFO')
   await shipper.flush()
   const [warning, ...shipped] = received
-  expect(shipped.length * length).toBeLessThan(12 * 1024 * 1024)
-  expect(shipped.length * length).toBeGreaterThan(6 * 1024 * 1024)
+  expect(shipped.length * length).toBeLessThan(24 * 1024 * 1024)
+  expect(shipped.length * length).toBeGreaterThan(12 * 1024 * 1024)
   expect(warning!.message).toContain(` ${count - shipped.length} lines`)
   expect(shipped.at(-1)!.message.trim()).toBe(`${count - 1}`)
 })
@@ -149,7 +149,7 @@ test('dropped lines of a revision that was removed meanwhile cause no warning', 
   }
   const shipper = createShipper({ logs })
   const ref = { deployment_id: 'd', revision_id: 'r' }
-  for (let i = 0; i < 21_000; i++) shipper.add(ref, 'build', `${i}`, 'INFO')
+  for (let i = 0; i < 61_000; i++) shipper.add(ref, 'build', `${i}`, 'INFO')
   await shipper.flush()
   shipper.add(ref, 'build', 'new', 'INFO')
   await shipper.flush()

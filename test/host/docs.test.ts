@@ -40,6 +40,7 @@ const RUNNING = [
   'docs/observe/trace-retention',
   'docs/observe/metrics',
   'docs/observe/requests',
+  'docs/observe/logs',
   'docs/start/sign-in',
   'docs/reference/limits',
   'docs/deploy/oauth',

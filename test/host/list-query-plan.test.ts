@@ -60,6 +60,7 @@ async function planOf(query: Record<string, string>, statement = deploymentPageQ
     database: host.app.database,
     sealer: undefined as never,
     traces: undefined as never,
+    logs: undefined as never,
     shareGroups: host.app.shareGroups,
     actor: { kind: 'key', hash: sha256Hex(seeded.api_key) },
     tenant: null,

@@ -112,8 +112,8 @@ async function compare(only = '%'): Promise<void> {
       update followed_repositories
       set next_compare_at = case when url like ${`%${only}`} then '2000-01-01' else '2100-01-01' end::timestamptz`,
   )
-  const { config, platform, database, traces, shareGroups } = slipway.app
-  const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces, shareGroups }
+  const { config, platform, database, traces, logs, shareGroups } = slipway.app
+  const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces, logs, shareGroups }
   await sweepRepositories(services, { integration_id: integration })
   await finishPendingWork()
 }

@@ -90,8 +90,8 @@ onFileEnd(() => {
   txtRecords.clear()
 })
 export const getApp = (): App => (sharedApp ??= startApp())
-export function getServices({ config, platform, database, traces, shareGroups } = getApp()) {
-  return { config, platform, database, sealer: createSealer(config.sealingKeys), traces, shareGroups }
+export function getServices({ config, platform, database, traces, logs, shareGroups } = getApp()) {
+  return { config, platform, database, sealer: createSealer(config.sealingKeys), traces, logs, shareGroups }
 }
 /** Wraps the round trips of both logins. */
 export const wrapTrips = (database: Database, around: (trip: Trip) => Trip): Database =>

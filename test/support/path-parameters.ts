@@ -132,6 +132,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     secret_key: unusedId(),
     // One needs an agent: hosting/relay/tunnels.test.ts has one of another workspace.
     tunnel_id: unusedId(),
+    archive_id: unusedId(),
     trusted_issuer_id: trusted.body.id,
     tagging_id: tagging.body.id,
     configuration_id: model.body.id,

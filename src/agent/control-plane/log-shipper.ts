@@ -43,8 +43,8 @@ type Options = {
 }
 
 const MAX_CONCURRENT_STREAMS = 4
-const MAX_LINES = 20_000
-const MAX_CHARACTERS = 8 * 1024 * 1024
+const MAX_LINES = 60_000
+const MAX_CHARACTERS = 16 * 1024 * 1024
 const RECOUNT_CHARACTERS = MAX_CHARACTERS / 4
 /** The oldest lines are dropped in groups, because each removal moves all others. */
 const DROP_LINES = 1_000

@@ -3,20 +3,22 @@ import type { Reply } from '../../client/client.ts'
 import type { Declaration } from '../declaration.ts'
 import { usageError } from '../failure.ts'
 import { formatLogLine } from '../log-lines.ts'
+import { isSearch, type SearchFlags, searchLogs, withSearchOptions } from '../log-search.ts'
 import { findDeployment, findRevision, type Session } from '../session.ts'
+import { parseTime } from '../times.ts'
 
 export const declaration: Declaration = {
   arguments: '[deployment]',
   summary: 'show log lines',
   options: command =>
-    command
+    withSearchOptions(command)
       .option('-f, --follow', 'go on with lines as they arrive')
       .option('--build', 'only lines of builds')
       .option('--requests', 'only requests, with their status and time')
       .option('--revision <revision>', 'only lines of this revision, by number or id')
       .option('--level <level>', 'only lines of this level or above')
       .option('--process <process>', 'only lines of this process type, such as web or worker')
-      .option('--query <text>', 'only lines with this text')
+      .option('-q, --query <text>', 'only lines with this text')
       .option('--since <time>', 'only lines from this time on, such as 10m or 2h ago, or 2026-11-22T12:00:00Z')
       .option('--tail <lines>', 'how many of the newest lines to begin with. Default: 100, or all with --since'),
 }
@@ -32,12 +34,14 @@ type Flags = {
   since?: string
   tail?: string
 }
+type Flags = SearchFlags
 type Line = Reply<'GET /v2/deployments/{deployment_id}/logs'>['logs'][number]
 
 const DEFAULT_TAIL = 100
 const PAGE_LINES = 1000
 
 export async function run(session: Session, options: Flags, [name]: [string?]): Promise<void> {
+  if (isSearch(options)) return searchLogs(session, options, name)
   const { client, out, signal } = session
   if (options.build && options.requests) throw usageError('--build and --requests exclude each other.')
   const start = parseStart(options)
@@ -80,17 +84,7 @@ export async function run(session: Session, options: Flags, [name]: [string?]): 
 function parseStart({ since, tail }: Flags) {
   if (tail !== undefined && !(/^\d{1,4}$/.test(tail) && Number(tail) <= 1000))
     throw usageError(`--tail ${tail} is not a number of lines up to 1000.`)
-  const start_time = since === undefined ? undefined : parseTime(since)
+  const start_time = since === undefined ? undefined : parseTime(since, '--since')
   if (start_time === undefined) return { tail: Number(tail ?? DEFAULT_TAIL) }
   return { start_time, ...(tail === undefined ? { after: 0 } : { tail: Number(tail) }) }
-}
-
-const UNIT_SECONDS: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86_400 }
-
-function parseTime(since: string): string {
-  const [, amount, unit] = /^(\d{1,6})([smhd])$/.exec(since) ?? []
-  if (unit) return new Date(Date.now() - Number(amount) * UNIT_SECONDS[unit]! * 1000).toISOString()
-  if (/^\d{4}-\d\d-\d\dT.*(Z|[+-]\d\d:\d\d)$/i.test(since) && !Number.isNaN(Date.parse(since)))
-    return new Date(since).toISOString()
-  throw usageError(`--since ${since} is not a time. Give how long ago, such as 10m or 2h, or 2026-11-22T12:00:00Z.`)
 }

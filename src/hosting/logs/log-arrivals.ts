@@ -7,7 +7,7 @@ import { fail } from '../../kernel/http/errors.ts'
 import { type LogKind, levels, logKinds } from '../../protocol/logs.schema.ts'
 import type { ArrivedLine, LogFilters } from './logs.schema.ts'
 
-/** Those of requests are read where they are asked for. */
+/** Lines of requests are left out, unless their kind is asked for. */
 const readKinds: readonly LogKind[] = ['build', 'deploy']
 
 /** Lines that one trip tests against the filters. */

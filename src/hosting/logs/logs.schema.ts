@@ -27,7 +27,7 @@ const LogOffset = boundedText(160).transform((offset, check) => {
   return z.NEVER
 })
 
-const LevelFilter = boundedText(16).toUpperCase().pipe(Level)
+export const LevelFilter = boundedText(16).toUpperCase().pipe(Level)
 const LEVEL_FILTER = 'Lines of this level or above. Case does not matter.'
 const PROCESS_FILTER = 'Lines of this process type, such as `web` or `worker`.'
 const TextFilter = boundedText(1000)
@@ -116,7 +116,7 @@ export type LogFilters = Pick<FollowQuery, keyof typeof filters>
 export const StreamQuery = z.object({ ...start, ...filters })
 export type StreamQuery = z.output<typeof StreamQuery>
 
-const ArrivedLine = LogLine.extend({
+export const ArrivedLine = LogLine.extend({
   arrival: z.int().meta({
     description: 'Counts up in the order in which the lines of the deployment arrived. `timestamp` may go back.',
   }),

@@ -10,6 +10,7 @@ import type * as schema from '../deployments/schema.ts'
 import { readIds, readJsonLine, sanitizeAttributes } from './json-lines.ts'
 import { sanitizeMessage } from './line-text.ts'
 import type { Level, LogLine, LogPage, LogQuery } from './logs.schema.ts'
+import { queueLines } from './queued-lines.ts'
 
 /** Limits of each log, that is of each revision and kind. The oldest lines are dropped. */
 export const MAX_LOG_LINES = 10_000
@@ -24,8 +25,11 @@ export type NewLogLine = {
   process?: string | null | undefined
   attributes?: LogAttributes | null | undefined
 }
-/** `revision` selects tenant_id and id. The agent numbers the lines of a stream; `from` is the number of the first. */
-type LogStream = { revision: SQL; kind: LogKind; stream: string; from: number }
+/**
+ * `revision` selects tenant_id and id. The agent numbers the lines of a stream; `from` is the number of the first. With
+ * `forStore`, the lines are queued for a log store besides Postgres.
+ */
+type LogStream = { revision: SQL; kind: LogKind; stream: string; from: number; forStore?: boolean }
 
 function toStoredLine({ timestamp, level, message, process = null, attributes: given }: NewLogLine) {
   const text = sanitizeMessage(message)
@@ -47,12 +51,16 @@ function toStoredLine({ timestamp, level, message, process = null, attributes: g
  * One statement appends lines and drops the oldest beyond the limits. Lines of the stream that were received before are
  * skipped. Its row has the next line number of the stream; there is no row when the revision does not exist.
  */
-export function appendLogs({ revision, kind, stream, from }: LogStream, lines: NewLogLine[]): SQL<Row> {
+export function appendLogs(
+  { revision, kind, stream, from, forStore = false }: LogStream,
+  lines: NewLogLine[],
+): SQL<Row> {
   const newest = lines.slice(-MAX_LOG_LINES).map(toStoredLine)
   const nextLine = from + lines.length
   const firstLine = nextLine - newest.length
   return sql`
-    with revision as (
+    with given as materialized (select ${JSON.stringify(newest)}::text as lines),
+    revision as (
       select r.*
       from revisions r
       join (${revision}) own on own.id = r.id and own.tenant_id = r.tenant_id),
@@ -62,7 +70,7 @@ export function appendLogs({ revision, kind, stream, from }: LogStream, lines: N
       join logs l on l.revision_id = r.id and l.kind = ${kind}),
     received as (
       select *, row_number() over (order by place) as nth, sum(bytes) over (order by place) - bytes as before
-      from rows from (jsonb_to_recordset(${JSON.stringify(newest)}::jsonb)
+      from rows from (jsonb_to_recordset((select lines::jsonb from given))
         as (
           timestamp timestamptz, severity integer, message text, process text, bytes integer, attributes jsonb,
           request_id text, trace_id text))
@@ -122,6 +130,7 @@ export function appendLogs({ revision, kind, stream, from }: LogStream, lines: N
       from numbered
       where number <= (select lines from log) - ${MAX_LOG_LINES}
         or bytes_before < (select bytes from log) - ${MAX_LOG_BYTES}),
+    ${queueLines(kind, newest.length, forStore)},
     dropped_notice as (
       insert into log_lines (
         organization_id, tenant_id, deployment_id, revision_id, kind,
@@ -136,7 +145,7 @@ export function appendLogs({ revision, kind, stream, from }: LogStream, lines: N
         timestamp = excluded.timestamp,
         message = excluded.message,
         arrival = excluded.arrival)
-    select next_line, lines
+    select next_line, lines, coalesce((select for_store from queued), false)
     from log`
 }
 

@@ -11,6 +11,7 @@ import { deploymentsCodes } from '../../hosting/deployments/codes.ts'
 import { gitHostsCodes } from '../../hosting/git-hosts/codes.ts'
 import { jobsCodes } from '../../hosting/jobs/codes.ts'
 import { listenersCodes } from '../../hosting/listeners/codes.ts'
+import { logsCodes } from '../../hosting/logs/codes.ts'
 import { previewsCodes } from '../../hosting/previews/codes.ts'
 import { protectionCodes } from '../../hosting/protection/codes.ts'
 import { pushesCodes } from '../../hosting/pushes/codes.ts'
@@ -57,6 +58,7 @@ const CODES = {
   ...trafficCodes,
   ...rolloutsCodes,
   ...snapshotsCodes,
+  ...logsCodes,
   ...tagsCodes,
   ...runsCodes,
   ...ingestCodes,

@@ -214,6 +214,7 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'session.ended': 'delete_session',
   'session.opened': 'create_session',
   'session.refused': 'refuse_session',
+  'log_archive_settings.updated': 'update_log_archive_settings',
   'snapshot.deleted': 'delete_snapshot',
   'sign_in_link.created': 'create_sign_in_link',
   'tag_key.created': 'create_tag_key',

@@ -1,11 +1,11 @@
 // Lists, counts and reads examples.
 import type * as z from 'zod'
+import { runWithinTime } from '../../kernel/db/bounded-time.ts'
 import { run } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { invalidRequest } from '../../kernel/http/input.ts'
-import { runWithinTime } from '../store/postgres/bounded-time.ts'
 import { createLinkSigner } from './attachment-links.ts'
 import { warnOfLongTexts } from './example-filter.ts'
 import { countRows, selectExamples } from './example-list.ts'

@@ -1,6 +1,7 @@
 // Shared datasets: everyone who has the link reads the dataset and its examples, without a key.
 import { type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
+import { LIMIT_TIME, refuseSlow } from '../../kernel/db/bounded-time.ts'
 import { db, run, runAsSystem, runSlowAsSystem } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
@@ -8,7 +9,6 @@ import { type Placeholders, prepareStatement } from '../../kernel/db/statement.t
 import { verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import type { Services } from '../../kernel/http/routes.ts'
-import { LIMIT_TIME, refuseSlow } from '../store/postgres/bounded-time.ts'
 import { createLinkSigner } from './attachment-links.ts'
 import { isDataset, lockDataset } from './datasets.ts'
 import { countRows, selectExamples } from './example-list.ts'

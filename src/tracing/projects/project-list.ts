@@ -1,8 +1,8 @@
 // Lists tracing projects.
 import { type SQL, sql } from 'drizzle-orm'
+import { runWithinTime } from '../../kernel/db/bounded-time.ts'
 import { type Row, uuidArray } from '../../kernel/db/db.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
-import { runWithinTime } from '../store/postgres/bounded-time.ts'
 import { sessionFilter } from './project-filter.ts'
 import { addUpRuns, readRunStatsRequest } from './project-run-stats.ts'
 import { type Counts, type ProjectStats, selectFeedbackScore, selectStatistic, selectStats } from './project-stats.ts'

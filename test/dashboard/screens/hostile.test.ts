@@ -22,6 +22,7 @@ const TRACING = [
   'rules',
   'rules/1',
   'rules/new',
+  'logs',
   'annotation',
   'annotation/1',
   'annotation/new',

@@ -1,8 +1,8 @@
 // P26: traces in ClickHouse: how many runs a second its store takes, as P19 sends them to Postgres, and the queries of
 // P25. The engine is chdb behind HTTP, in a process of its own, which runs one statement at a time: a server does more.
 import { join } from 'node:path'
-import { connectClickHouse } from '../../../src/tracing/store/clickhouse/client.ts'
-import { sql } from '../../../src/tracing/store/clickhouse/sql.ts'
+import { connectClickHouse } from '../../../src/kernel/clickhouse/client.ts'
+import { sql } from '../../../src/kernel/clickhouse/sql.ts'
 import { startClickHouse } from '../../support/clickhouse.ts'
 import type { Bench, BenchContext } from '../support/bench-context.ts'
 import { makeTenant } from '../support/database.ts'

@@ -49,9 +49,9 @@ export default {
         databaseConnections: { app: guard(app), system: guard(system) },
       })
     const sweep = async (life: Pick<ReturnType<typeof makeLife>, 'guard'>) => {
-      const { config, platform, database, traces, shareGroups } = openApp(life)
+      const { config, platform, database, traces, logs, shareGroups } = openApp(life)
       const sealer = createSealer(config.sealingKeys)
-      await sweepWebhooks({ config, platform, database, traces, sealer, shareGroups }).catch(() => {})
+      await sweepWebhooks({ config, platform, database, traces, logs, sealer, shareGroups }).catch(() => {})
       ahead += LIFE_MS
     }
 

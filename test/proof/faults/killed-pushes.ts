@@ -160,8 +160,8 @@ export default {
       })
     const whole = makeLife(Number.POSITIVE_INFINITY, false)
     const servicesOf = (opened: ReturnType<typeof openApp>) => {
-      const { config, platform, database, traces, shareGroups } = opened
-      return { config, platform, database, traces, shareGroups, sealer: createSealer(config.sealingKeys) }
+      const { config, platform, database, traces, logs, shareGroups } = opened
+      return { config, platform, database, traces, logs, shareGroups, sealer: createSealer(config.sealingKeys) }
     }
 
     const { tenant_id, api_key } = await testbed.tenant()

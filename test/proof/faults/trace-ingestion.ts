@@ -47,10 +47,10 @@ export default {
       DATABASE_SYSTEM_URL: testbed.gateway.systemConnectionString,
       DATABASE_GATEWAY_URL: proxy.url,
     }
-    const { config, platform, database, traces, shareGroups } = createQuietApp(settings)
+    const { config, platform, database, traces, logs, shareGroups } = createQuietApp(settings)
     const { organization_id, tenant_id } = await testbed.tenant()
     const actor = { kind: 'cron', id: null, organization: organization_id, tenant: tenant_id } as const
-    const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces, shareGroups }
+    const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces, logs, shareGroups }
     const ctx: Ctx = { ...createKeylessCaller(services, actor, 'r18', SETTINGS.PUBLIC_URL), permission: 'runs:create' }
 
     let retries = 0

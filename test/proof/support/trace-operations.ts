@@ -67,8 +67,8 @@ export function openTraceStore(
     { log: () => {}, clock: createClock(() => ahead) },
     { onTrip: ({ queries }) => onTrip(queries) },
   )
-  const { config, platform, database, traces, shareGroups } = app
-  const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces, shareGroups }
+  const { config, platform, database, traces, logs, shareGroups } = app
+  const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces, logs, shareGroups }
   const { organization_id, tenant_id, api_key } = tenant
   const keyless = { kind: 'cron', id: null, organization: organization_id, tenant: tenant_id } as const
   const caller = createKeylessCaller(services, keyless, 'bench', 'http://slipway.test')

@@ -39,8 +39,8 @@ async function startSlipway(work: string, databaseUrl: string, port: number) {
   const host = createHost(settings, { log: () => {} })
   const server = createAdaptorServer({ fetch: host.app.fetch, createServer }) as Server
   await new Promise<void>(resolve => server.listen(port, '127.0.0.1', resolve))
-  const { config, platform, database, traces, shareGroups } = host.app
-  const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces, shareGroups }
+  const { config, platform, database, traces, logs, shareGroups } = host.app
+  const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces, logs, shareGroups }
   return {
     database,
     /** Does the work of a minute, with a comparison that is due. */

@@ -1,6 +1,7 @@
 // Stores runs: one statement of Postgres places them, and then one insert into ClickHouse stores them. The client
 // repeats a request that failed in between, because it got no success.
 import { sql } from 'drizzle-orm'
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
 import { type Row, run, uuidArray } from '../../../kernel/db/db.ts'
 import { type Ctx, isConfined } from '../../../kernel/http/context.ts'
 import { invalidRequest } from '../../../kernel/http/input.ts'
@@ -9,7 +10,6 @@ import { mergeOperations } from '../../ingest/merged-operations.ts'
 import { type StoredRuns, withObjects } from '../../ingest/run-objects.ts'
 import { lockTraces, lockWholeTraces } from '../postgres/locks.ts'
 import type { NewFeedback, RunOperation, SpanPlace } from '../store.ts'
-import type { ClickHouse } from './client.ts'
 import { findPlaces } from './find-runs.ts'
 import { OPEN_RUNS, type Placed, placeStatement, queueStatement, readPlaced } from './place-statement.ts'
 import { moveSpans } from './span-places.ts'

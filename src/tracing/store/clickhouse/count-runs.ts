@@ -1,10 +1,10 @@
 // Adds up the runs of projects, as a relation like `session_minutes`: one row for each project, or for each bin.
 import { sql as pg, type SQL } from 'drizzle-orm'
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { all, join, name, type Sql, sql, time, uuids } from '../../../kernel/clickhouse/sql.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import type { CountQuery } from '../store.ts'
-import type { ClickHouse } from './client.ts'
 import { selectRuns } from './run-columns.ts'
-import { all, join, name, type Sql, sql, time, uuids } from './sql.ts'
 import { enterWorkspace } from './workspace.ts'
 
 const MINUTE_MS = 60_000

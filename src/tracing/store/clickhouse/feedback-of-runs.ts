@@ -1,11 +1,11 @@
 // Adds up the feedback of groups of runs: Postgres has the feedback, ClickHouse knows the runs.
 import { sql as pg } from 'drizzle-orm'
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { type Sql, sql, uuids } from '../../../kernel/clickhouse/sql.ts'
 import { type Row, run } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { fail } from '../../../kernel/http/errors.ts'
 import { type FeedbackSummary, summarizeFeedback } from '../../feedback/feedback-summary.ts'
-import type { ClickHouse } from './client.ts'
-import { type Sql, sql, uuids } from './sql.ts'
 
 const MAX_RUNS = 10_000
 

@@ -1,9 +1,23 @@
 // Filters as conditions of ClickHouse. All values are bound. A condition is true or false, never null.
+
+import {
+  all,
+  bind,
+  join,
+  name,
+  number,
+  type Sql,
+  sql,
+  text,
+  texts,
+  time,
+  uuid,
+  uuids,
+} from '../../../kernel/clickhouse/sql.ts'
 import { COMPARED_CHARACTERS, PARSED_BYTES } from '../../runs/filter/bounds.ts'
 import { type FieldType, splitWords } from '../../runs/filter/fields.ts'
 import type { Comparison, Literal } from '../../runs/filter/grammar.ts'
 import type { ResolvedCondition, ResolvedFilter } from '../../runs/filter/resolve.ts'
-import { all, bind, join, name, number, type Sql, sql, text, texts, time, uuid, uuids } from './sql.ts'
 
 export type FilterSource = {
   /** The value of a field of the row. */

@@ -1,11 +1,11 @@
 // Finds runs, as a relation for statements of Postgres.
 import { sql as pg, type SQL } from 'drizzle-orm'
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { join, name, sql, uuids } from '../../../kernel/clickhouse/sql.ts'
+import { fromClickHouseTime } from '../../../kernel/clickhouse/times.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
-import type { ClickHouse } from './client.ts'
 import { readPlaces } from './place-statement.ts'
 import { isAt, selectRuns } from './run-columns.ts'
-import { join, name, sql, uuids } from './sql.ts'
-import { fromClickHouseTime } from './times.ts'
 import { enterWorkspace } from './workspace.ts'
 
 const COLUMNS = [

@@ -1,8 +1,13 @@
-// `npm run db:migrate` with TRACES_CLICKHOUSE_URL: creates the database of traces, and applies the new migrations.
-import { connectClickHouse } from './client.ts'
-import { MIGRATIONS } from './schema.ts'
-import { name, sql } from './sql.ts'
+// `npm run db:migrate` with TRACES_CLICKHOUSE_URL: creates the database of traces and log lines, and applies the new
+// migrations.
 
+import { LOG_MIGRATION } from '../../../hosting/logs/store/clickhouse-tables.ts'
+import { connectClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { name, sql } from '../../../kernel/clickhouse/sql.ts'
+import { RUN_MIGRATION } from './schema.ts'
+
+/** A new migration comes last. */
+const MIGRATIONS = [RUN_MIGRATION, LOG_MIGRATION]
 const MIGRATION_SECONDS = 60
 const APPLIED = `
   create table if not exists migrations (number UInt32, applied_at DateTime default now())

@@ -1,13 +1,14 @@
 // Reads a page of runs, in the order of their start: their places from ClickHouse, then their columns, and
 // related columns from Postgres.
+
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { join, name, type Sql, sql, time, uuid } from '../../../kernel/clickhouse/sql.ts'
+import { fromClickHouseTime } from '../../../kernel/clickhouse/times.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { PLACE_COLUMNS, type RunCursor, type RunPage, type RunQuery, type StoredRun } from '../queries.ts'
-import type { ClickHouse } from './client.ts'
 import { addDetails } from './run-details.ts'
 import { columnsOf } from './run-fields.ts'
 import { endOf, isDescending, type RunSource, selectSource } from './run-source.ts'
-import { join, name, type Sql, sql, time, uuid } from './sql.ts'
-import { fromClickHouseTime } from './times.ts'
 import { readScope, type Scope } from './workspace.ts'
 
 /**

@@ -1,11 +1,11 @@
 // Deletes traces at once, with their feedback. Postgres journals it first: the client repeats a deletion that fails
 // then.
 import { sql as pg } from 'drizzle-orm'
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { all, type Sql, sql, uuid, uuids } from '../../../kernel/clickhouse/sql.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { commitRemoval } from '../postgres/removal.ts'
-import type { ClickHouse } from './client.ts'
 import { isAt, selectRuns } from './run-columns.ts'
-import { all, type Sql, sql, uuid, uuids } from './sql.ts'
 import { MAX_TRACES } from './tiers.ts'
 import { enterWorkspace } from './workspace.ts'
 

@@ -1,7 +1,8 @@
 // Merges the writes of a run into one row, by the rule of `merged-operations.ts`, and defines its columns.
+
+import { join, name, type Sql, sql, uuid } from '../../../kernel/clickhouse/sql.ts'
 import { MERGED_MEMBERS } from '../../ingest/merged-operations.ts'
 import { LONG_MEMBERS } from '../store.ts'
-import { join, name, type Sql, sql, uuid } from './sql.ts'
 
 /** Ranks the write `w`: a patch wins over a post, and otherwise the later one wins. */
 const rank = (bit: number): Sql => sql`(bitTest(w.patched, ${name(String(bit))}), w.version)`

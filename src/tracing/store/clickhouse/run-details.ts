@@ -1,14 +1,14 @@
 // The columns of the runs of a page: from their writes, from the other runs of their traces, and from Postgres.
 import { sql as pg, type SQL } from 'drizzle-orm'
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { bind, join, name, type Sql, sql, toClickHouseTime, uuids } from '../../../kernel/clickhouse/sql.ts'
+import { fromClickHouseTime, fromMicroseconds } from '../../../kernel/clickhouse/times.ts'
 import { type Row, run } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { RELATED_COLUMNS } from '../postgres/related-columns.ts'
 import { type DetailColumn, type StoredRun, TOTALS } from '../queries.ts'
 import { LONG_MEMBERS, PAYLOADS, type StoredObjects } from '../store.ts'
-import type { ClickHouse } from './client.ts'
 import { isAt, selectRuns } from './run-columns.ts'
-import { bind, join, name, type Sql, sql, toClickHouseTime, uuids } from './sql.ts'
-import { fromClickHouseTime, fromMicroseconds } from './times.ts'
 import type { Scope } from './workspace.ts'
 
 type Found = StoredRun[]

@@ -1,8 +1,9 @@
 // The fields of filters in a merged run, and the columns that they need.
+
+import { name, type Sql, sql, uuids } from '../../../kernel/clickhouse/sql.ts'
 import type { ResolvedFilter } from '../../runs/filter/resolve.ts'
 import { TOTALS } from '../queries.ts'
 import { beginningOf, type FilterSource, jsonPairs, parsedJson } from './filter-sql.ts'
-import { name, type Sql, sql, uuids } from './sql.ts'
 
 type Field = { columns: string[]; sql: Sql }
 

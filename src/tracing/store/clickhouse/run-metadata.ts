@@ -1,9 +1,10 @@
 // The metadata of a project's latest runs.
+
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { name, sql, texts, uuid } from '../../../kernel/clickhouse/sql.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import type { MetadataQuery } from '../store.ts'
-import type { ClickHouse } from './client.ts'
 import { selectSource } from './run-source.ts'
-import { name, sql, texts, uuid } from './sql.ts'
 import { readScope } from './workspace.ts'
 
 const MAX_RUNS = 10_000

@@ -1,11 +1,12 @@
 // The rows that a query reads: a condition on writes `w`, which the order of the table serves, and one on runs `r`.
+
+import { all, bind, join, name, type Sql, sql, text, time, uuid, uuids } from '../../../kernel/clickhouse/sql.ts'
 import type { ResolvedFilter } from '../../runs/filter/resolve.ts'
 import { type Reachable, withConditionsOf } from '../postgres/run-source.ts'
 import { type RunCursor, type RunSelection, TOTALS } from '../queries.ts'
 import { filterCondition } from './filter-sql.ts'
 import { isAt, selectRuns } from './run-columns.ts'
 import { columnsOf, readsTotals, runSource } from './run-fields.ts'
-import { all, bind, join, name, type Sql, sql, text, time, uuid, uuids } from './sql.ts'
 import type { Scope } from './workspace.ts'
 
 const DAY_MS = 86_400_000

@@ -99,6 +99,12 @@ const viewOf = (table: string) => `
   from ${table}
   where tenant_id = {tenant:UUID}`
 
-export const MIGRATIONS: string[][] = [
-  [RUNS, PLACES, PLACES_OF_RUNS, UPGRADED, viewOf('runs'), viewOf('places'), viewOf('upgraded')],
+export const RUN_MIGRATION = [
+  RUNS,
+  PLACES,
+  PLACES_OF_RUNS,
+  UPGRADED,
+  viewOf('runs'),
+  viewOf('places'),
+  viewOf('upgraded'),
 ]

@@ -1,11 +1,11 @@
 // Moves runs of OpenTelemetry when their ancestors come in other requests.
 
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
 import { run } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { lockWholeTraces } from '../postgres/locks.ts'
 import { registerSpans, selectMovedSpans } from '../postgres/span-places.ts'
 import type { SpanPlace } from '../store.ts'
-import type { ClickHouse } from './client.ts'
 import { PLACED_LATER } from './run-columns.ts'
 import { insertRuns, type PlacedRun, toWriteRow } from './write-rows.ts'
 

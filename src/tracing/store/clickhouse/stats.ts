@@ -1,4 +1,8 @@
 // Adds up all runs of a selection, as one or by groups.
+
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { join, name, type Sql, sql, text, texts } from '../../../kernel/clickhouse/sql.ts'
+import { fromClickHouseTime } from '../../../kernel/clickhouse/times.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { DETAILS, type NUMBERS, TIMES } from '../../runs/run-stats.schema.ts'
 import {
@@ -10,12 +14,9 @@ import {
   type StatsQuery,
   TOTALS,
 } from '../queries.ts'
-import type { ClickHouse } from './client.ts'
 import { summarizeByGroup } from './feedback-of-runs.ts'
 import { selectRuns } from './run-columns.ts'
 import type { RunSource } from './run-source.ts'
-import { join, name, type Sql, sql, text, texts } from './sql.ts'
-import { fromClickHouseTime } from './times.ts'
 import { selectWhole } from './whole-selection.ts'
 
 type Plain = (typeof NUMBERS)[number] | (typeof TIMES)[number]

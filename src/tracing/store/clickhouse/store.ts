@@ -4,7 +4,7 @@ import { loadOnce } from '../../../kernel/http/load-once.ts'
 import type { TraceStore } from '../store.ts'
 
 export function clickHouseTraceStore(url: string): TraceStore {
-  const connect = loadOnce(async () => (await import('./client.ts')).connectClickHouse(url))
+  const connect = loadOnce(async () => (await import('../../../kernel/clickhouse/client.ts')).connectClickHouse(url))
   return {
     append: async (...input) => (await import('./append.ts')).append(await connect(), ...input),
     query: async (...input) => (await import('./query.ts')).query(await connect(), ...input),

@@ -1,6 +1,8 @@
 // The scheduled work: deletions that partitions do not do by themselves, late patches, upgrades that ran concurrently
 // with a write, and the sweep of Postgres.
 import { sql as pg } from 'drizzle-orm'
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { sql, time, uuid, uuids } from '../../../kernel/clickhouse/sql.ts'
 import { type Row, runAsSystem, uuidArray } from '../../../kernel/db/db.ts'
 import { setClock } from '../../../kernel/db/journal.ts'
 import { type Ctx, createKeylessCaller } from '../../../kernel/http/context.ts'
@@ -8,10 +10,8 @@ import { configuredOrigin } from '../../../kernel/http/origin.ts'
 import type { Services } from '../../../kernel/http/routes.ts'
 import type { Permission } from '../../../kernel/permissions.ts'
 import { BUDGET_MS, deleteOldRows, removeObjects } from '../postgres/sweep.ts'
-import type { ClickHouse } from './client.ts'
 import { findPlaces } from './find-runs.ts'
 import { isAt } from './run-columns.ts'
-import { sql, time, uuid, uuids } from './sql.ts'
 import { copyTraces } from './tiers.ts'
 import { mergeWaitingPatches } from './waiting-patches.ts'
 

@@ -1,13 +1,13 @@
 // Lists the threads of a project: roots that share a `thread_id`.
 import { sql as pg, type SQL } from 'drizzle-orm'
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { join, name, type Sql, sql, text, texts, time } from '../../../kernel/clickhouse/sql.ts'
+import { fromClickHouseTime } from '../../../kernel/clickhouse/times.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { type StoredThread, type ThreadPage, type ThreadQuery, TOTALS } from '../queries.ts'
-import type { ClickHouse } from './client.ts'
 import { summarizeByGroup } from './feedback-of-runs.ts'
 import { selectRuns } from './run-columns.ts'
-import { join, name, type Sql, sql, text, texts, time } from './sql.ts'
 import { readDetails, sumDetails } from './stats.ts'
-import { fromClickHouseTime } from './times.ts'
 import { selectWhole } from './whole-selection.ts'
 
 const COLUMNS = ['thread_id', 'start_time', 'end_time', 'error', 'inputs_preview', 'outputs_preview']

@@ -1,11 +1,11 @@
 // Moves traces to the tier of long-lived ones: copies of their writes, which the partitions of that tier keep.
 import { sql as pg } from 'drizzle-orm'
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { type Sql, sql, uuid, uuids } from '../../../kernel/clickhouse/sql.ts'
 import { type Row, run, uuidArray } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { lockWholeTraces } from '../postgres/locks.ts'
-import type { ClickHouse } from './client.ts'
 import { isAt } from './run-columns.ts'
-import { type Sql, sql, uuid, uuids } from './sql.ts'
 import { enterWorkspace } from './workspace.ts'
 
 /** The limit of one statement, whose ids are in its address. */

@@ -1,10 +1,10 @@
 // Patches that name no project and came before their post wait in Postgres.
 import { sql } from 'drizzle-orm'
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
 import { type Row, run, uuidArray } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import type { StoredRuns } from '../../ingest/run-objects.ts'
 import { lockTraces } from '../postgres/locks.ts'
-import type { ClickHouse } from './client.ts'
 import { findPlaces } from './find-runs.ts'
 import { OPEN_RUNS, openOr, queueStatement, readPlaces } from './place-statement.ts'
 import { insertRuns, type PlacedRun, toWriteRow } from './write-rows.ts'

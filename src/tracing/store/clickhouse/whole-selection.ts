@@ -1,9 +1,10 @@
 // All runs of a selection, in the projects that the caller may read.
+
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { sql } from '../../../kernel/clickhouse/sql.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import type { RunSelection } from '../queries.ts'
-import type { ClickHouse } from './client.ts'
 import { type RunSource, selectSource } from './run-source.ts'
-import { sql } from './sql.ts'
 import { readScope, type Scope } from './workspace.ts'
 
 type Whole = { scope: Scope; source: RunSource; hasAllProjects: boolean; isEmpty: boolean }

@@ -1,9 +1,10 @@
 // Rows of `runs` in ClickHouse: the write of a request, and the place of the run from Postgres.
+
+import type { ClickHouse } from '../../../kernel/clickhouse/client.ts'
+import { toClickHouseTime } from '../../../kernel/clickhouse/sql.ts'
 import { sha256 } from '../../../kernel/crypto/digest.ts'
 import { MERGED_MEMBERS } from '../../ingest/merged-operations.ts'
 import type { StoredRuns } from '../../ingest/run-objects.ts'
-import type { ClickHouse } from './client.ts'
-import { toClickHouseTime } from './sql.ts'
 
 /** The JSON that Postgres writes. */
 export type PlacedRun = {

@@ -1,10 +1,10 @@
 // Reads a page of runs, in the order of their start.
 import { type SQL, sql } from 'drizzle-orm'
+import { runWithinTime } from '../../../kernel/db/bounded-time.ts'
 import type { Row } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import type { RunCursor, RunPage, RunQuery, StoredRun } from '../queries.ts'
 import { runColumns, toStoredRun } from './answer-columns.ts'
-import { runWithinTime } from './bounded-time.ts'
 import { toIso } from './iso-time.ts'
 import { hasAllProjects, MAX_SCANNED, selectSource } from './run-source.ts'
 

@@ -1,10 +1,10 @@
 // Adds up all runs of a selection, as one or by groups.
 import { type SQL, sql } from 'drizzle-orm'
+import { runWithinTime } from '../../../kernel/db/bounded-time.ts'
 import { type Row, textArray } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { summarizeFeedback } from '../../feedback/feedback-summary.ts'
 import { type Grouping, type Statistic, type StatsAnswer, type StatsQuery, TOTALS } from '../queries.ts'
-import { runWithinTime } from './bounded-time.ts'
 import { toIso } from './iso-time.ts'
 import { inTraceOf } from './run-fields.ts'
 import { hasAllProjects, selectAll } from './run-source.ts'

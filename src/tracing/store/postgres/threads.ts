@@ -1,10 +1,10 @@
 // Lists the threads of a project: roots that share a `thread_id`.
 import { type SQL, sql } from 'drizzle-orm'
+import { runWithinTime } from '../../../kernel/db/bounded-time.ts'
 import type { Row } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { summarizeFeedback } from '../../feedback/feedback-summary.ts'
 import { type ThreadPage, type ThreadQuery, TOTALS } from '../queries.ts'
-import { runWithinTime } from './bounded-time.ts'
 import { toIso } from './iso-time.ts'
 import { inTraceOf } from './run-fields.ts'
 import { hasAllProjects, selectAll } from './run-source.ts'

@@ -1,6 +1,6 @@
 // The connection to ClickHouse over HTTP. Its client is loaded when it is first needed.
 import type { ClickHouseClient } from '@clickhouse/client-web'
-import { Failure, fail } from '../../../kernel/http/errors.ts'
+import { Failure, fail } from '../http/errors.ts'
 import { compile, type Sql } from './sql.ts'
 
 /** The limit is below that of a request. The engine ends a query earlier, with an error. */

@@ -1,8 +1,8 @@
 // Reads that may compare many texts have a time limit, after which they are refused with advice.
 import { sql } from 'drizzle-orm'
-import { type Query, run } from '../../../kernel/db/db.ts'
-import type { Ctx } from '../../../kernel/http/context.ts'
-import { Failure, fail } from '../../../kernel/http/errors.ts'
+import type { Ctx } from '../http/context.ts'
+import { Failure, fail } from '../http/errors.ts'
+import { type Query, run } from './db.ts'
 
 /** The limit is below that of a trip. */
 const MAX_READ_MS = 4000
