@@ -24,6 +24,7 @@ export const OPENED_BY_KEYS: Opened[] = [
   { path: '/previews', label: 'Previews', icon: 'pull', keys: 'g v', group: 'Deploy', isFolded: true },
   { path: '/history', label: 'History', icon: 'clock', keys: 'g h', group: 'Deploy' },
   { path: '/alerts', label: 'Alerts', icon: 'bell', keys: 'g b', group: 'Observe' },
+  { path: '/logs', label: 'Logs', icon: 'lines', keys: 'g f', group: 'Observe' },
   { path: '/traces', label: 'Traces', icon: 'spans', keys: 'g t', group: 'Observe' },
   { path: '/datasets', label: 'Datasets', icon: 'stack', keys: 'g e', group: 'Observe', isFolded: true },
   { path: '/annotation', label: 'Annotation', icon: 'pen', keys: 'g n', group: 'Observe', isFolded: true },

@@ -24,6 +24,7 @@ const LOADERS: [path: string, load: () => Promise<Module<ScreenProps<never>>>][]
   ['/deployments/:deployment', () => import('./deployments/deployment.tsx')],
   ['/deployments/:deployment/jobs', () => import('./jobs/deployment-jobs.tsx')],
   ['/deployments/:deployment/graphs', () => import('./graphs/deployment-graphs.tsx')],
+  ['/logs', () => import('./logs/search.tsx')],
   ['/previews', () => import('./previews/previews.tsx')],
   ['/deployments/:deployment/previews', () => import('./previews/deployment-previews.tsx')],
   ['/history', () => import('./history/history.tsx')],

@@ -65,6 +65,7 @@ export const RESOURCES = [
   ['job', 'Jobs: created, started, ended'],
   ['schedule', 'Schedules'],
   ['snapshot', 'Snapshots'],
+  ['log_archive_settings', 'Archives of logs'],
   ['tunnel', 'Terminals and connections: opened, ended'],
   ['upload', 'Source archives'],
   ['image', 'Images: push offered'],
