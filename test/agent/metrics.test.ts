@@ -300,6 +300,18 @@ describe('the reporter', () => {
     expect(state.sent.map(({ points }) => points.length).sort()).toEqual([1, 2])
   })
 
+  test('waits for copies that start within a minute, whose point would else say that none ran', async () => {
+    const { state, reporter, use, pass } = startReporter(5000)
+    await reporter.begin()
+    use([], 3)
+    await pass(5000)
+    expect(state.sent).toEqual([])
+    use([makeCopy({ requests: counts(2) }), makeCopy({ copy: '2' }), makeCopy({ copy: '3' })], 4)
+    const { points } = (await pass(5000))!
+    expect(points).toMatchObject([{ at: new Date(start).toISOString(), unreached: 4 }])
+    expect(points[0]!.copies.filter(({ running }) => running)).toHaveLength(3)
+  })
+
   test('has one point for each minute with a shorter period, the first of them early', async () => {
     const { state, use, pass } = startReporter(2000)
     use([makeCopy()])

@@ -15,6 +15,8 @@ type Options = {
   currentLease: () => { agent_id: string; fence: number } | undefined
   signal: AbortSignal
   logEvent: LogEvent
+  /** Gets the points of a minute when it ends. */
+  onPoints?: (points: Point[]) => void
   /** The period of a measurement. A minute has one point in any case. */
   period_ms?: number | undefined
   now?: () => number
@@ -33,6 +35,8 @@ const EARLY_MS = 10_000
 /** The end of a minute is near enough. */
 const LEAST_LEFT_MS = 5000
 const MINUTE_MS = 60_000
+/** A timer may be early. */
+const TIMER_SLACK_MS = 100
 /** Spreads the requests of all agents. */
 const MAX_DELAY_MS = 10_000
 /** The limits of one request. A body with more of both has too many values. */
@@ -130,14 +134,19 @@ export class MetricsReporter {
     for (const revision of revisions) {
       const before = previous.revisions.get(revision.revision_id)
       // A period may be under a minute: the rest of a reported minute counts in the next one.
-      if (before && before.minute >= minute) this.#previous.revisions.set(revision.revision_id, before)
+      // While no copy runs, too: a minute has one point, and copies that start within it count.
+      const isStarting = !revision.copies.some(({ running }) => running) && at < minute + MINUTE_MS - TIMER_SLACK_MS
+      if (before && (before.minute >= minute || isStarting)) this.#previous.revisions.set(revision.revision_id, before)
+      else if (isStarting) this.#previous.revisions.delete(revision.revision_id)
       else {
         const point = this.#toPoint(revision, minute, before)
         points.push(withStores(point, stores.get(point.deployment_id)))
         if (point.copies.some(hasContent)) stores.delete(point.deployment_id)
       }
     }
-    this.#waiting.push(...splitPoints(points.filter(point => point.unreached || point.copies.some(hasContent))))
+    const full = points.filter(point => point.unreached || point.copies.some(hasContent))
+    this.#options.onPoints?.(full)
+    this.#waiting.push(...splitPoints(full))
     this.#waiting.splice(0, Math.max(0, this.#waiting.length - MAX_WAITING))
     return this.#waiting.length > 0
   }

@@ -224,7 +224,20 @@ type StepRow = [
   ...sums: (string | null)[],
 ]
 
-function toAnswer(rows: StepRow[], { fromMs, stepMs, count }: Range, metrics: MetricName[]): MetricsAnswer {
+/** Agents report a minute after its end, and the revisions of a deployment may be in two requests. */
+const SETTLED_MS = 2 * 60_000
+
+function toAnswer(
+  rows: StepRow[],
+  { fromMs, stepMs, count }: Range,
+  metrics: MetricName[],
+  now: number,
+): MetricsAnswer {
+  /** No copies in the newest minutes are not known yet: the point of those that serve may be on its way. */
+  const showValue = (metric: RevisionMetricName, sums: Sums, place: number): number | null =>
+    metric === 'copies' && sums.copies === 0 && fromMs + (place + 1) * stepMs > now - SETTLED_MS
+      ? null
+      : VALUES[metric](sums)
   const stepsByRevision = new Map<string, Map<number, Sums>>([[TOTAL, new Map()]])
   for (const [place, , , , revision_id, ...values] of rows) {
     if (place === null) continue
@@ -243,7 +256,7 @@ function toAnswer(rows: StepRow[], { fromMs, stepMs, count }: Range, metrics: Me
       revision_id: revision === TOTAL ? null : revision,
       values: places.map(place => {
         const sums = steps.get(place)
-        return sums ? VALUES[metric](sums) : null
+        return sums ? showValue(metric, sums, place) : null
       }),
     }))
   })
@@ -279,10 +292,11 @@ export const readMetrics = verb(
     ctx: Ctx,
     { deployment_id, metrics = metricNames, process, ...query }: z.output<typeof DeploymentRef> & MetricsQuery,
   ) => {
-    const range = chooseRange(query, ctx.platform.clock.now())
+    const now = ctx.platform.clock.now()
+    const range = chooseRange(query, now)
     const hasStores = process === undefined && metrics.some(isStoreMetric)
     const rows = (await run(ctx, selectSteps(deployment_id, { process, hasStores }, range))) as StepRow[]
     requireRow(rows, 'deployment_not_found')
-    return toAnswer(rows, range, [...new Set(metrics)])
+    return toAnswer(rows, range, [...new Set(metrics)], now)
   },
 )

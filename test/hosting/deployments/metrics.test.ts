@@ -62,6 +62,17 @@ const readMinutes = (deployment_id: string, from: number, to: number) =>
   read(deployment_id, { from: timeOf(from), to: timeOf(to), step: '60' })
 
 describe('the metrics of a deployment', () => {
+  it('say nothing of copies in the newest minutes while only those that ended have reported', async () => {
+    const revision = await newRevision()
+    const ended = [makeCopy({ running: false, ...answered([0, 4, 0, 0, 0], buckets({ 3: 4 })) })]
+    await store([
+      { ...revision, at: timeOf(30), copies: ended },
+      { ...revision, at: timeOf(39), copies: ended },
+    ])
+    const copies = (await readMinutes(revision.deployment_id, 30, 40)).valuesOf('copies')!
+    expect([copies[0], copies.at(-1)]).toEqual([0, null])
+  })
+
   it('are summed over copies, minute by minute, with a null where nothing was measured', async () => {
     const revision = await newRevision()
     const requests = answered([0, 7, 1, 1, 1], buckets({ 3: 5, 6: 5 }))
