@@ -26,6 +26,7 @@ import { MetricsReporter } from './control-plane/metrics-reporter.ts'
 import { ModelTokens } from './control-plane/model-tokens.ts'
 import type { ReceivedChanges, UnreadableWork } from './control-plane/received-changes.ts'
 import { ReportSender } from './control-plane/report-sender.ts'
+import { Drains } from './drains/drains.ts'
 import type { Engine, LogLevel, LogSource } from './engine.ts'
 import { JobRunner } from './jobs/job-runner.ts'
 import type { AgentState } from './metrics-server.ts'
@@ -69,6 +70,8 @@ type Options = {
   model_tokens_ms?: number
   /** Milliseconds before a failed build or request for a credential is repeated. */
   retry?: number
+  /** The room on disk for lines that drains have not sent yet. */
+  drain_bytes?: number | undefined
   /** Milliseconds after which a revision that keeps failing is given up. */
   give_up_ms?: number
 }
@@ -105,6 +108,7 @@ export class Agent {
   readonly #jobs: JobRunner
   readonly #tunnels: Tunnels
   readonly #looks: RepositoryLooks
+  readonly #drains: Drains
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
   #cursor: number | null = null
@@ -130,9 +134,20 @@ export class Agent {
     const actingLease = () => (this.#canAct() ? currentLease() : undefined)
 
     this.#redaction = new Redaction([home, apps], options.hidden_values)
+    this.#drains = new Drains({
+      folder: join(home, 'drains'),
+      max_bytes: options.drain_bytes,
+      networks: options.networks ?? [],
+      keys: this.#keys,
+      control,
+      currentLease,
+      logEvent: this.#logEvent,
+      pause_ms: retry,
+    })
     this.#logShipper = new LogShipper({
       control,
       currentLease,
+      drains: this.#drains,
       areSecretsKnown: ref => this.#redaction.areSecretsKnown(ref, this.#isResyncComplete()),
       redact: ({ deployment_id }, text, from, isOfJob) =>
         isOfJob
@@ -196,6 +211,7 @@ export class Agent {
       signal,
       logEvent: this.#logEvent,
       period_ms: options.metrics_ms,
+      onPoints: points => this.#drains.addPoints(points),
     })
     this.#snapshots = new Snapshots({
       engine,
@@ -254,6 +270,7 @@ export class Agent {
     const flushing = setInterval(() => {
       void this.#reports.flush()
       void this.#logShipper.flush()
+      void this.#drains.flush()
       void this.#jobs.flush()
       void this.#snapshots.flush()
     }, FLUSH_INTERVAL_MS)
@@ -322,6 +339,7 @@ export class Agent {
         digest: this.#cursor === null || this.#hasUnnamedChange ? null : this.#reconciler.digest(),
         ...(control_plane_url !== undefined && { control_plane_url }),
         ...(verified_hosts_only && { verified_hosts_only }),
+        ...(this.#knowsFeatures && { drains: this.#drains.digest ?? 'unknown' }),
         wait: isResyncing ? 0 : Math.min(wait, MAX_POLL_SECONDS),
       },
       this.#shutdown.signal,
@@ -337,6 +355,7 @@ export class Agent {
     if (answer.grants) await this.#options.engine.trustGrants?.(answer.grants)
     this.#tunnels.open(answer.tunnels ?? [])
     this.#looks.take(answer.looks)
+    await this.#drains.take(answer.drains, answer.listener_id)
     await this.#applyChanges(answer)
   }
 
@@ -364,8 +383,13 @@ export class Agent {
         application_key: openApplicationKey(work, revision, access),
       }))
       this.#resyncedIds?.add(work.deployment_id)
+      const { deployment_id, tenant_id, name } = work
+      if (tenant_id && name) this.#drains.describe(deployment_id, { tenant_id, name })
     }
-    for (const work of changes) if (work.wanted === 'absent') this.#modelTokens.forget(work.deployment_id)
+    for (const { deployment_id } of changes.filter(({ wanted }) => wanted === 'absent')) {
+      this.#modelTokens.forget(deployment_id)
+      this.#drains.forget(deployment_id)
+    }
     const isResyncing = this.#resyncedIds !== null
     this.#receivedJobs.push(...jobs)
     this.#areAllJobsRead &&= areAllJobsRead
@@ -449,6 +473,7 @@ export class Agent {
     await this.#reconciler.close()
     await this.#options.engine.close({ stop })
     await this.#flushLogs()
+    await this.#drains.close()
     // Nothing is started or reported any more, so another agent can take over before the lease expires.
     const { control, agent_id } = this.#options
     const { fence } = this.#lease

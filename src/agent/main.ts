@@ -42,7 +42,7 @@ TRUSTED_PROXIES         addresses and networks of the reverse proxies whose X-Fo
 AGENT_DATABASE_URL      Postgres for the databases of processes; default: an embedded Postgres of the agent
 BACKUPS_S3_…            an S3-compatible bucket for backups and snapshots, see docs/operate/back-up.md; default: --home
 AGENT_BUILD_ENV         names of the agent's variables that install and build commands get, comma-separated
-AGENT_ALLOWED_NETWORKS  networks such as 10.1.0.0/16 where repositories may be although they are not public
+AGENT_ALLOWED_NETWORKS  networks such as 10.1.0.0/16 where repositories and receivers of drains may be
 AGENT_RUN_AS            users of processes if the agent is root: first-last (a range), user[:group] or root
 AGENT_APPS_HOME         folder for the files of processes; default: --home, or another one if that is in a checkout
 AGENT_LOG_FORMAT        text or json; default: text
@@ -54,6 +54,7 @@ AGENT_CGROUP            parent of the cgroup of each process, or off; default: t
 AGENT_CPU_LIMITS        on: cpu_limit is enforced by cgroups, from the next start of a copy on; default: off
 AGENT_USER_NAMESPACES   allow: processes of applications may create user namespaces; default: deny
 AGENT_MAX_COPIES        the most copies of a deployment on this machine that may be required (min_scale); default: 32
+AGENT_DRAIN_BUFFER_MIB  room on disk for lines that drains have not sent yet, in MiB; default: 1024
 AGENT_MAX_DISK_GI       the largest disk that a deployment may ask for, in GiB; default: the size of the file system
 See docs/operate/processes.md.`
 
@@ -129,6 +130,13 @@ const SECRET_VARIABLES = [
 ]
 
 const LOG_FORMATS: Record<string, FormatEvent> = { text: formatEvent, json: formatEventAsJson }
+
+function readDrainBytes(): number | undefined {
+  const { AGENT_DRAIN_BUFFER_MIB: mib = '' } = process.env
+  if (mib !== '' && !/^[1-9]\d{0,6}$/.test(mib))
+    throw new Error(`AGENT_DRAIN_BUFFER_MIB ${mib} is not valid. Set a whole number from 1 to 9999999.`)
+  return mib === '' ? undefined : Number(mib) * 1024 * 1024
+}
 
 /** Undefined if the help was asked for and printed. */
 function readOptions() {
@@ -300,6 +308,7 @@ async function main() {
     formatEvent: formatLine,
     metrics_ms: metrics.period_ms,
     verified_hosts_only: proxy !== undefined,
+    drain_bytes: readDrainBytes(),
   })
   if (metrics.server) await startMetricsServer(metrics.server, () => agent.state())
 

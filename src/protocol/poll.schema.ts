@@ -1,5 +1,6 @@
 // Schemas of a poll, its answer, and the release of the lease.
 import * as z from 'zod'
+import { OfferedDrains } from './drains.schema.ts'
 import { JobWork } from './jobs.schema.ts'
 import { ListenerPolicy } from './listener-policy.ts'
 import { GrantIssuer } from './protection.schema.ts'
@@ -43,6 +44,13 @@ export const Poll = z
       description:
         'The digest of what the agent has. If it is wrong although nothing changed, everything is sent again.',
     }),
+    drains: boundedText(64)
+      .nullish()
+      .meta({
+        description:
+          'The digest of the drains that the agent has, at first any text. Leave it out to get none: lines and ' +
+          'metrics then go to the control plane alone.',
+      }),
     control_plane_url: z
       .url({ protocol: /^https?$/ })
       .max(2048)
@@ -127,6 +135,9 @@ export const Changes = z
           'Repositories to look at now, of deployments that the agent runs, if its policy has the feature `git_ssh`: ' +
           `at most ${LOOKS_PER_POLL}. Each may come again after two minutes without a report.`,
       }),
+    drains: OfferedDrains.optional().meta({
+      description: 'All drains, if their digest is not that of the poll. Others are gone, with what waits for them.',
+    }),
     more: z.boolean().meta({ description: 'There are more changes. Poll again at once with this `cursor`.' }),
     changes: z
       .array(Work)

@@ -47,15 +47,21 @@ export async function resolveAllowedAddress(
   url.hostname = url.hostname.replace(/\.$/, '')
   const name = url.hostname.replace(/^\[|\]$/g, '')
   const addresses = isIP(name) ? [name] : await lookUpAddresses(name, resolve)
-  if (addresses.some(isNeverAllowed))
-    throw refused('its host is a link-local address, or one of a cloud’s own services. Correct the URL.')
-  if (!addresses.every(address => isInNetworks(address, networks))) {
-    const { refusal } = judgeUrl({ publicUrl: undefined, allowLoopback: false }, '', judgedUrl(url))
-    if (refusal !== undefined) throw refused(`${refusal}. ${CORRECTION_HINT}`)
-    if (!addresses.every(address => classifyAddress(address) === 'unicast' || isInNetworks(address, networks)))
-      throw refused(`its host name resolves to an address that is not public. ${CORRECTION_HINT}`)
-  }
+  const refusal = findAddressRefusal(judgedUrl(url), addresses, networks)
+  if (refusal !== undefined) throw refused(refusal)
   return { url, addresses: isIP(name) ? [] : addresses }
+}
+
+/** Says why the addresses of a host must not be reached. `networks` may be, also without TLS. */
+export function findAddressRefusal(url: string, addresses: string[], networks: Network[]): string | undefined {
+  if (addresses.some(isNeverAllowed))
+    return 'its host is a link-local address, or one of a cloud’s own services. Correct the URL.'
+  if (addresses.every(address => isInNetworks(address, networks))) return undefined
+  const { refusal } = judgeUrl({ publicUrl: undefined, allowLoopback: false }, '', url)
+  if (refusal !== undefined) return `${refusal}. ${CORRECTION_HINT}`
+  if (addresses.every(address => classifyAddress(address) === 'unicast' || isInNetworks(address, networks)))
+    return undefined
+  return `its host name resolves to an address that is not public. ${CORRECTION_HINT}`
 }
 
 /** The rules for hosts are those of https. Its own port is an ordinary one. */

@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { type AccessRenewals, RenewedAccess } from '../../protocol/access-renewals.schema.ts'
 import { type CredentialWish, GivenCredential } from '../../protocol/credentials.schema.ts'
+import type { DrainReports } from '../../protocol/drains.schema.ts'
 import { JobReportResults, type JobReports } from '../../protocol/jobs.schema.ts'
 import { type LogBatch, LogReceipt } from '../../protocol/logs.schema.ts'
 import { MetricReceipt, type Metrics } from '../../protocol/metrics.schema.ts'
@@ -91,6 +92,7 @@ export function createControlPlaneClient({ url, key }: { url: string; key: strin
     jobs: (reports: JobReports, signal?: AbortSignal) => post('jobs', reports, JobReportResults, signal),
     snapshots: (held: HeldSnapshots, signal?: AbortSignal) => post('snapshots', held, SnapshotReceipt, signal),
     repository: (seen: SeenRepository, signal?: AbortSignal) => post('repositories', seen, z.void(), signal),
+    drains: (reports: DrainReports, signal?: AbortSignal) => post('drains', reports, z.void(), signal),
     logs: (batch: LogBatch, signal?: AbortSignal) => post('logs', batch, LogReceipt, signal),
   }
 }

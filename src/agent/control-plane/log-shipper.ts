@@ -13,7 +13,7 @@ import { MAX_LINE_LENGTH } from '../system/lines.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'
 
 type Kind = LogBatch['kind']
-type Line = LogBatch['lines'][number] & { shownLength: number; isMasked: boolean }
+type Line = LogBatch['lines'][number] & { shownLength: number; isMasked: boolean; isDrained: boolean }
 type LogStream = {
   ref: RevisionRef
   /** Set for the lines of a job. */
@@ -40,7 +40,16 @@ type Options = {
   areSecretsKnown: (ref: RevisionRef) => boolean | null
   /** The text after `from`, redacted. */
   redact: (ref: RevisionRef, text: string, from: number, isOfJob: boolean) => string
+  drains?: LineReceiver | undefined
 }
+/** Gets each line once, redacted, whether the control plane answers or not. */
+type LineReceiver = {
+  wants: (deployment_id: string) => boolean
+  addLines: (source: DrainSource, kind: Kind, lines: LogBatch['lines']) => void
+  /** Lines that it does not get. */
+  noteLost: (source: DrainSource, kind: Kind, count: number) => void
+}
+type DrainSource = RevisionRef & { job_id: string | undefined }
 
 const MAX_CONCURRENT_STREAMS = 4
 const MAX_LINES = 60_000
@@ -80,13 +89,39 @@ export class LogShipper {
       ...(attributes && { attributes }),
       shownLength,
       isMasked: false,
+      isDrained: false,
     })
-    if (stream.lines.length >= MAX_LINES + DROP_LINES) stream.droppedCount += stream.lines.splice(0, DROP_LINES).length
+    if (stream.lines.length >= MAX_LINES + DROP_LINES) this.#drop(stream, DROP_LINES)
     stream.uncounted += message.length
-    if (stream.uncounted > RECOUNT_CHARACTERS) dropOldestLines(stream)
+    if (stream.uncounted > RECOUNT_CHARACTERS) this.#drop(stream, countExcess(stream))
+  }
+
+  #drop(stream: LogStream, count: number): void {
+    const dropped = stream.lines.splice(0, count)
+    stream.droppedCount += dropped.length
+    this.#noteLost(stream, dropped)
+  }
+
+  #noteLost({ ref, kind, job_id }: LogStream, lines: Line[]): void {
+    const lost = lines.filter(({ isDrained }) => !isDrained).length
+    if (lost > 0) this.#options.drains?.noteLost({ ...ref, job_id }, kind, lost)
+  }
+
+  /** Not after the control plane has them: it may be away for longer than lines are kept in memory. */
+  #giveToDrains(stream: LogStream): void {
+    const { drains, areSecretsKnown } = this.#options
+    const { ref, kind, job_id, lines } = stream
+    if (!drains?.wants(ref.deployment_id) || !areSecretsKnown(ref)) return
+    const own = lines.slice(lines.findLastIndex(({ isDrained }) => isDrained) + 1)
+    for (const line of own) {
+      this.#mask(stream, line)
+      line.isDrained = true
+    }
+    drains.addLines({ ...ref, job_id }, kind, own)
   }
 
   flush(): Promise<void> {
+    for (const stream of this.#streams.values()) this.#giveToDrains(stream)
     this.#sending ??= this.#send().finally(() => {
       this.#sending = undefined
     })
@@ -116,12 +151,18 @@ export class LogShipper {
         if (!lease) return
         const areSecretsKnown = this.#options.areSecretsKnown(stream.ref)
         if (areSecretsKnown === false) break
-        if (areSecretsKnown === null) withholdLines(stream)
+        if (areSecretsKnown === null) {
+          this.#noteLost(
+            stream,
+            stream.lines.filter(({ isMasked }) => !isMasked),
+          )
+          withholdLines(stream)
+        }
         const { ref, kind, job_id, from, droppedCount } = stream
         const lines = selectBatch(droppedCount ? [droppedLinesWarning(droppedCount), ...stream.lines] : stream.lines)
         if (lines.length === 0) break
         for (const line of lines) this.#mask(stream, line)
-        const batch = lines.map(({ shownLength: _, isMasked: __, ...line }) => line)
+        const batch = lines.map(({ shownLength: _, isMasked: __, isDrained: ___, ...line }) => line)
         try {
           const { next } = await this.#options.control.logs({
             ...lease,
@@ -159,14 +200,15 @@ const newStream = (ref: RevisionRef, kind: Kind, job_id: string | undefined): Lo
   uncounted: 0,
 })
 
-function dropOldestLines(stream: LogStream): void {
+/** Counts the oldest lines that are beyond the limit. */
+function countExcess(stream: LogStream): number {
   stream.uncounted = 0
   let characters = 0
   const last = stream.lines.findLastIndex(({ message }) => {
     characters += message.length
     return characters > MAX_CHARACTERS
   })
-  stream.droppedCount += stream.lines.splice(0, last + 1).length
+  return last + 1
 }
 
 const warningLine = (message: string): Line => ({
@@ -175,6 +217,7 @@ const warningLine = (message: string): Line => ({
   message,
   shownLength: 0,
   isMasked: true,
+  isDrained: true,
 })
 
 const droppedLinesWarning = (count: number) =>

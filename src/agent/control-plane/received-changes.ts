@@ -1,5 +1,6 @@
 // Reads the answer to a poll, each work on its own: one that this agent cannot read must not stop the others.
 import * as z from 'zod'
+import { WorkDrain } from '../../protocol/drains.schema.ts'
 import { describeIssue } from '../../protocol/fault-messages.ts'
 import { JobWork } from '../../protocol/jobs.schema.ts'
 import { Changes } from '../../protocol/poll.schema.ts'
@@ -35,7 +36,8 @@ export const ReceivedChanges = Changes.extend({
   changes: z.array(z.unknown()),
   jobs: z.array(z.unknown()).optional(),
   looks: z.array(z.unknown()).optional(),
-}).transform(({ changes: received, jobs: receivedJobs, looks: receivedLooks, ...answer }) => {
+  drains: z.object({ digest: z.string(), list: z.array(z.unknown()) }).optional(),
+}).transform(({ changes: received, jobs: receivedJobs, looks: receivedLooks, drains: offered, ...answer }) => {
   const changes: Work[] = []
   const unreadable: UnreadableWork[] = []
   for (const value of received) {
@@ -46,7 +48,10 @@ export const ReceivedChanges = Changes.extend({
   // A job that this agent cannot read is not started, and the control plane gives it up.
   const jobs = (receivedJobs ?? []).flatMap(value => JobWork.safeParse(value).data ?? [])
   const looks = (receivedLooks ?? []).flatMap(value => RepositoryLook.safeParse(value).data ?? [])
-  return { ...answer, changes, jobs, looks, areAllJobsRead: jobs.length === receivedJobs?.length, unreadable }
+  // One of a kind that this agent does not know gets nothing.
+  const list = (offered?.list ?? []).flatMap(value => WorkDrain.safeParse(value).data ?? [])
+  const drains = offered && { digest: offered.digest, list }
+  return { ...answer, changes, jobs, looks, drains, areAllJobsRead: jobs.length === receivedJobs?.length, unreadable }
 })
 export type ReceivedChanges = z.output<typeof ReceivedChanges>
 
