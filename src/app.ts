@@ -75,6 +75,7 @@ export const slices = {
   '/v2/admin/fleet /v2/admin/installation /orgs/current/usage': () => import('./monitoring/fleet.routes.ts'),
   '/v2/events': () => import('./people/events/routes.ts'),
   '/v2/alert-rules /v2/alert-settings /v2/incidents /v2/alert-mutes': () => import('./hosting/alerts/routes.ts'),
+  '/v2/drains': () => import('./hosting/drains/routes.ts'),
   '/v2/webhooks /.well-known/webhook-keys': () => import('./connect/webhooks/routes.ts'),
   '/v2/channels /channel-links': () => import('./connect/channels/routes.ts'),
   '/info /runs': () => import('./tracing/ingest/ingestion.routes.ts'),

@@ -182,6 +182,7 @@ const Settings = z.object({
     .refine(name => !OTHER_HEADER.test(name), { error: MODEL_HEADER_ERROR })
     .default('X-LLM-Auth'),
   MODEL_PRIVATE_ADDRESSES: booleanSetting,
+  DRAIN_PRIVATE_ADDRESSES: booleanSetting,
   CLIO_SCHEDULE_MIN_INTERVAL_SECONDS: z.coerce
     .number({ error: INTERVAL_ERROR })
     .int({ error: INTERVAL_ERROR })
@@ -432,6 +433,8 @@ export type Config = {
   modelProxyHeader: string
   /** Models may be at private addresses, and at http. */
   modelPrivateAddresses: boolean
+  /** Drains may be at private addresses, at http, and at syslog over plain TCP. */
+  drainPrivateAddresses: boolean
   /** The least time between two scheduled jobs of insights. */
   insightsIntervalSeconds: number
   /** The audit log can be read, and refused requests are recorded. The journal is always written. */
@@ -621,6 +624,7 @@ export function readConfig(env: Record<string, unknown>): Config {
     modelProxyIssuer: settings.MODEL_PROXY_ISSUER,
     modelProxyHeader: settings.MODEL_PROXY_HEADER,
     modelPrivateAddresses: settings.MODEL_PRIVATE_ADDRESSES,
+    drainPrivateAddresses: settings.DRAIN_PRIVATE_ADDRESSES,
     insightsIntervalSeconds: settings.CLIO_SCHEDULE_MIN_INTERVAL_SECONDS,
     auditLogs: settings.AUDIT_LOGS === 'on',
     auditRetentionDays: settings.AUDIT_RETENTION_DAYS,

@@ -198,6 +198,8 @@ export type Platform = {
   sendMail?: ((mail: Mail) => Promise<void>) | undefined
   /** For models, whose addresses may be private if a setting allows it. By default `foreignFetch` calls them. */
   modelFetch?: typeof fetch | undefined
+  /** The same for drains. */
+  drainFetch?: typeof fetch | undefined
   /** By default the resolver of `node:dns`. Rejects with its codes. */
   resolveTxt?: ((name: string) => Promise<string[][]>) | undefined
   log: (line: Record<string, unknown>) => void

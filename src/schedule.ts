@@ -24,6 +24,7 @@ export const createSweeps = (services: Services) => ({
   webhooks: async () => (await import('./connect/webhooks/sweep.ts')).sweepWebhooks(services),
   channels: async () => (await import('./connect/channels/sweep.ts')).sweepChannels(services),
   alerts: async () => (await import('./hosting/alerts/sweep.ts')).sweepAlerts(services),
+  drains: async () => (await import('./hosting/drains/sweep.ts')).sweepDrains(services),
   rules: async () => (await import('./tracing/rules/sweep.ts')).sweepRules(services),
   insights: async () => (await import('./tracing/insights/sweep.ts')).sweepInsights(services),
   traces: () => services.traces.expire(services),

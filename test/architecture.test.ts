@@ -33,6 +33,7 @@ const LAYERS = [
   ['tracing/queues'],
   ['tracing/rules'],
   ['tracing/insights'],
+  ['hosting/drains'],
   ['hosting/sync', 'hosting/pushes', 'monitoring'],
   ['hosting/relay'],
   ['api-docs', 'dashboard', 'connect/mcp'],

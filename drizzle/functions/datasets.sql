@@ -78,6 +78,7 @@ begin
       where name is not null and (end_time is not null or error is not null)
     ) t
     where exists (select from run_rules r where r.tenant_id = t.tenant_id and r.is_enabled)
+      or drains_traces(t.tenant_id)
     order by tenant_id
   loop
     perform pg_advisory_xact_lock_shared(hashtextextended('finished runs of ' || v_tenant, 0));
@@ -92,7 +93,7 @@ begin
         select p.id
         from (select distinct session_id from added where tenant_id = v_tenant) s
         join projects p on p.id = s.session_id
-        where exists (
+        where drains_traces(v_tenant) or exists (
           select from run_rules r
           where r.tenant_id = v_tenant
             and r.is_enabled
@@ -193,7 +194,7 @@ begin
   select current_organization(), current_tenant(), p.id, r.id, r.trace_id, r.order_time
   from json_to_recordset(p_runs) as r(session_id uuid, id uuid, trace_id uuid, order_time timestamptz)
   join projects p on p.tenant_id = current_tenant() and p.id = r.session_id
-  where exists (
+  where drains_traces(current_tenant()) or exists (
     select from run_rules q
     where q.tenant_id = current_tenant()
       and q.is_enabled

@@ -245,6 +245,9 @@ create trigger enforce_quota
   after insert on log_archive_settings
   referencing new table as added
   for each statement execute function enforce_quota('tenant_id', '10001', 'true', 'log_archive_settings');
+  after insert on drains
+  referencing new table as added
+  for each statement execute function enforce_quota('tenant_id', '20', 'true', 'drains');
 create trigger enforce_quota
   after insert on schedules
   referencing new table as added

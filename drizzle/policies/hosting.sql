@@ -506,6 +506,24 @@ grant select, insert, delete, update (
     last_used_at, window_at, window_uses, last_key, last_revision_id
   ) on deploy_hooks to slipway_app;
 
+-- ------------------------------------------------------------ drains
+create policy own on drains to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+  );
+grant select, insert, delete, update (
+    name, url, compression, header_names, headers, signals, deployment_ids, tag_value_ids, min_level, processes,
+    contains, sampling_rate, enabled, "position", trace_position, next_send_at, failures, sent, dropped, last_sent_at,
+    failing_since, error, owner, version, created_at, updated_at
+  ) on drains to slipway_app;
+
+-- ------------------------------------------------------------ drain_states
+create policy own on drain_states for select to slipway_app
+  using (tenant_id = current_tenant());
+grant select on drain_states to slipway_app;
+
 -- ------------------------------------------------------------ metric_points
 create policy own on metric_points to slipway_app
   using (tenant_id = current_tenant());

@@ -189,6 +189,15 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
         listen: () => import('./commands/webhooks-listen.ts'),
       },
     },
+    drains: {
+      summary: 'places that logs, metrics, traces and events are sent to',
+      commands: {
+        list: () => import('./commands/drains-list.ts'),
+        create: () => import('./commands/drains-create.ts'),
+        test: () => import('./commands/drains-test.ts'),
+        delete: () => import('./commands/drains-delete.ts'),
+      },
+    },
     mcp: () => import('./commands/mcp.ts'),
     api: () => import('./commands/api.ts'),
     doctor: () => import('./commands/doctor.ts'),

@@ -50,6 +50,7 @@ export function createServerPlatform(
     foreignFetch: createPinnedFetch(config),
     modelFetch: config.modelPrivateAddresses ? createPinnedFetch({ ...config, allowPrivate: true }) : undefined,
     sendMail: config.smtp && createMailSender(config.smtp),
+    drainFetch: config.drainPrivateAddresses ? createPinnedFetch({ ...config, allowPrivate: true }) : undefined,
     log: line => console.log(JSON.stringify(line)),
     exchangeMs: EXCHANGE_MS,
     relay: createRelay(readRelayUrl(env)),

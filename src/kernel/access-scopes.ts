@@ -57,6 +57,9 @@ const scopes: Record<Permission, Scope> = {
   // Incidents are about deployments, and about the traces of projects.
   'alerts:read': [deployments, runs],
   'alerts:manage': [deployments, runs],
+  'drains:read': 'nothing',
+  // A drain sends the lines of every resource to its URL.
+  'drains:manage': 'everything',
   'integrations:manage': 'nothing',
   'tokens:use': 'nothing',
   'projects:read': [projects],

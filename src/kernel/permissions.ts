@@ -51,6 +51,9 @@ export const permissions = {
   'channels:manage': 'workspace',
   'alerts:read': 'workspace',
   'alerts:manage': 'workspace',
+  'drains:read': 'workspace',
+  // Required in addition: the permissions that read what is sent.
+  'drains:manage': 'workspace',
   'integrations:manage': 'workspace',
   'tokens:use': 'workspace',
   'projects:read': 'workspace',

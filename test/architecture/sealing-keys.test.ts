@@ -29,6 +29,7 @@ const SEALS: Record<string, string[][]> = {
   'people/authorization-server/clients.ts': [[]],
   'hosting/deploy-hooks/deploy-hooks.ts': [['idempotency_keys.result']],
   'hosting/deployments/secret-versions.ts': [['deployment_secrets.sealed']],
+  'hosting/drains/drains.ts': [['drains.headers']],
   'hosting/git-hosts/credentials.ts': [['integrations.credentials'], ['integrations.token']],
   'connect/channels/channels.ts': [['channels.credentials']],
   'connect/models/configurations.ts': [['model_configurations.secret']],

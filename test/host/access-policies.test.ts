@@ -25,6 +25,8 @@ describe('a table that requests reach', () => {
     tag_values: 'shown with each resource',
     listeners: 'named by deployments',
     integrations: 'named by deployments',
+    drains: 'ids of deployments at most; managing them needs a permission that no policy gives',
+    drain_states: 'counts alone',
     webhooks: 'a write looks whether there are any; managing them needs a permission that no policy gives',
     deleted_projects: 'ids of what is gone',
     upgraded_traces: 'ids of traces',

@@ -47,6 +47,7 @@ const RUNNING = [
   'docs/deploy/secrets',
   'docs/deploy/jobs',
   'docs/observe/alerts',
+  'docs/observe/drains',
   'docs/observe/webhooks',
   'docs/observe/channels',
   'docs/observe/audit',

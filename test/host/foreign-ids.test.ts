@@ -21,6 +21,7 @@ const REFERENCED_TABLES: Record<string, string> = {
   webhook_id: 'webhooks',
   channel_id: 'channels',
   run_rule_id: 'run_rules',
+  drain_id: 'drains',
   dataset_id: 'datasets',
   contents_id: 'example_contents',
   baseline_experiment_id: 'projects',
@@ -81,6 +82,7 @@ const NO_REFERENCE: Record<string, string> = {
   'finished_runs.trace_id': 'written by a trigger of the run',
   'run_rules.backfill_id': 'a random number',
   'api_keys.budget_id': 'overwritten by a trigger',
+  'drain_states.epoch': 'chosen by an agent for its own counts',
   'jobs.stream': 'chosen by an agent for its own numbering',
   'logs.stream': 'chosen by an agent for its own numbering',
   'run_shares.share_token': 'a random number',
@@ -141,6 +143,7 @@ const SAMPLES: Record<string, unknown> = {
   'model_configurations.auth_type': 'none',
   'model_proxy_settings.allowed_urls': 'all',
   'model_budgets.period': 'day',
+  'drains.kind': 'otlp',
   'access_policies.effect': 'allow',
   'access_policies.condition_groups': '[]',
 }

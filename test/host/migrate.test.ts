@@ -353,6 +353,8 @@ describe('a database from before the squash', () => {
       'channels:manage',
       'alerts:read',
       'alerts:manage',
+      'drains:read',
+      'drains:manage',
     ]
     expect(after.Admin).toEqual([...before.Admin.filter((name: string) => name !== 'fleet-admin:read'), ...added])
     expect(after['Organization Admin']).toEqual([...before['Organization Admin'], ...added])

@@ -37,6 +37,7 @@ const SHOWN: Partial<Record<Permission, (keyof typeof SHOWN_TYPES)[]>> = {
   'webhooks:manage': [],
   'channels:read': [],
   'channels:manage': [],
+  'drains:manage': [],
   'deployments:read': ['deployments'],
   'deployments:update': ['deployments'],
   'deployments:delete': ['deployments'],
@@ -83,6 +84,7 @@ const SHOW_EVERYTHING: Permission[] = [
   'channels:read',
   'channels:manage',
 ]
+const SHOW_EVERYTHING: Permission[] = ['audit-logs:read', 'fleet-admin:read', 'webhooks:manage', 'drains:manage']
 const READINGS: Permission[] = [
   'deployments:read',
   'projects:read',

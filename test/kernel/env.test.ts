@@ -84,6 +84,7 @@ describe('settings', () => {
     ['MODEL_PROXY_HEADER', 'authorization'],
     ['MODEL_PROXY_HEADER', 'Content-Length'],
     ['MODEL_PRIVATE_ADDRESSES', 'on'],
+    ['DRAIN_PRIVATE_ADDRESSES', 'on'],
     ['CLIO_SCHEDULE_MIN_INTERVAL_SECONDS', '59'],
     ['CLIO_SCHEDULE_MIN_INTERVAL_SECONDS', '1h'],
   ])('refuse %s with the value %j, with an error that has the name and not the value', (name, value) => {

@@ -90,6 +90,7 @@ const WITHOUT_CHANGES: Record<string, string> = {
   pingWebhook: 'sends a message',
   sendChannelConfirmation: 'sends a message',
   testChannel: 'sends a message',
+  testDrain: 'sends a line',
   poll: 'hands out secrets',
   recoverWebhook: 'repeats deliveries',
   redeliverWebhookDelivery: 'repeats a delivery',
@@ -133,6 +134,7 @@ const WITHOUT_EVENTS: Record<string, string> = {
   postLinkFeedback: 'feedback is data, like runs',
   releaseLease: 'the lease of an agent is no resource',
   sendLogs: 'logs are kept beside the journal',
+  reportDrains: 'counts of drains are kept beside the journal',
   sendMetrics: 'metrics are kept beside the journal',
   sendRepository: 'what an agent sees is kept beside the journal; a change of the integration has an event',
   sendSnapshots: 'the jobs that take snapshots have events',
@@ -556,6 +558,25 @@ async function prepareCalls() {
     },
     deleteWebhook: async () => ({
       params: { webhook_id: await create('/v2/webhooks', { url: 'https://ci.example.com/', enabled: false }) },
+    }),
+    createDrain: () => ({
+      body: {
+        name: named(),
+        kind: 'ndjson',
+        url: 'https://in.example.com/',
+        headers: { Authorization: makeSecret('drain') },
+        enabled: false,
+      },
+    }),
+    deleteDrain: async () => ({
+      params: {
+        drain_id: await create('/v2/drains', {
+          name: named(),
+          kind: 'loki',
+          url: 'https://l.example.com',
+          enabled: false,
+        }),
+      },
     }),
     changeOrganization: () => ({ body: { display_name: named() } }),
     putWorkspaceSecret: () => ({ params: { secret_key: 'OPENAI_API_KEY' }, body: { value: makeSecret('model') } }),

@@ -246,6 +246,20 @@ export const DECLARED: Record<string, Declared> = {
     changed: () => ({ description: 'The CI', event_types: ['deployment.*'] }),
     named: { member: 'url', query: 'url' },
   },
+  drain: {
+    item: '/v2/drains/{drain_id}',
+    wanted: () => ({
+      name: named('drain'),
+      kind: 'otlp',
+      url: 'https://otel.example.com:4318',
+      headers: { Authorization: 'a secret of theirs' },
+      signals: ['metrics', 'logs'],
+      filter: { min_level: 'INFO', processes: ['web'], contains: null },
+    }),
+    changed: () => ({ name: named('drain'), signals: ['logs'], headers: { Authorization: 'another secret' } }),
+    named: { member: 'name' },
+    secrets: { members: ['headers'], fingerprints: ({ headers_fingerprint: of }) => of },
+  },
   'OAuth provider': {
     item: '/v2/auth/providers/{provider_id}',
     wanted: () => ({

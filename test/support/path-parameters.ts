@@ -5,6 +5,7 @@ import { NewProvider } from '../../src/connect/oauth/schema.ts'
 import { NewWebhook } from '../../src/connect/webhooks/schema.ts'
 import { createVerificationRecord } from '../../src/hosting/custom-hosts/custom-hosts.ts'
 import { NewDeployment } from '../../src/hosting/deployments/schema.ts'
+import { NewDrain } from '../../src/hosting/drains/schema.ts'
 import { NewSchedule } from '../../src/hosting/jobs/schema.ts'
 import { NewListener } from '../../src/hosting/listeners/schema.ts'
 import { NewBypass } from '../../src/hosting/protection/schema.ts'
@@ -42,6 +43,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   // Paused: nothing is sent while a test calls other routes.
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
   const channel = await tenant.post('/v2/channels', { ...NewChannel.meta()!.example!, enabled: false })
+  const drain = await tenant.post('/v2/drains', { ...NewDrain.meta()!.example!, name: unusedId(), enabled: false })
   const tagging = await tenant.post('/workspaces/current/taggings', {
     tag_value_id: tagValue.body.id,
     resource_type: 'project',
@@ -143,6 +145,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     alert_rule_id: alertRule.body.id,
     incident_id,
     mute_id: mute.body.id,
+    drain_id: drain.body.id,
     view_id: view.body.id,
     feedback_id: feedback.body.id,
     token: feedbackLink.body.id,

@@ -25,6 +25,7 @@ const SHOWN_ON: Record<string, string[]> = {
   alert_rule: ['/v2/alert-rules', '/v2/incidents'],
   alert_settings: ['/v2/alert-settings', '/v2/alert-rules'],
   alert_mute: ['/v2/alert-mutes', '/v2/incidents'],
+  drain: ['/v2/drains'],
   oauth_provider: ['/v2/auth'],
   oauth_token: ['/v2/auth/tokens'],
   oauth_flow: [],

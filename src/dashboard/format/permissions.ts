@@ -58,6 +58,8 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'listeners:sync': ['Connections', 'Act as the agent of a listener'],
   'integrations:manage': ['Connections', 'Connect git hosts and disconnect them'],
   'webhooks:read': ['Connections', 'See webhooks and their deliveries'],
+  'drains:read': ['Connections', 'See drains and how their sending goes'],
+  'drains:manage': ['Connections', 'Create, change and delete drains, which send logs, metrics and traces elsewhere'],
   'webhooks:manage': ['Connections', 'Create, change and delete webhooks, and send deliveries again'],
   'channels:read': ['Connections', 'See channels and their notices, and have a channel of one’s own'],
   'channels:manage': ['Connections', 'Create, change, test and delete channels'],

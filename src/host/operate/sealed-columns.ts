@@ -14,6 +14,7 @@ export const SEALED = {
   oauth_tokens: ['access_token', 'refresh_token'],
   preview_policies: ['secrets', 'hook_secret'],
   run_rules: ['webhooks', 'webhook_secret', 'alerts'],
+  drains: ['headers'],
   webhooks: ['secret', 'previous_secret', 'signing_key'],
 } as const
 /** Answers to repeated requests are deleted after a day. */

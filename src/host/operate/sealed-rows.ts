@@ -6,6 +6,7 @@ import { VERIFIER_SEAL_CONTEXT } from '../../connect/oauth/flow.ts'
 import { sealContext as providerPlace } from '../../connect/oauth/rows.ts'
 import { type TokenOwner, sealContext as tokenPlace } from '../../connect/oauth/tokens.ts'
 import { SIGNING_KEY_PLACE, SECRET_PLACE as WEBHOOK_SECRET_PLACE } from '../../connect/webhooks/send.ts'
+import { HEADERS_PLACE as DRAIN_HEADERS_PLACE } from '../../hosting/drains/drains.ts'
 import { type IntegrationAccount, sealContext as integrationPlace } from '../../hosting/git-hosts/credentials.ts'
 import { HOOK_SEAL_CONTEXT } from '../../hosting/previews/preview-hooks.ts'
 import { overlaySealContext } from '../../hosting/previews/preview-policy.ts'
@@ -122,6 +123,9 @@ export const SEALED_ROWS: Record<keyof typeof SEALED, SealedTable> = {
     reseal: async ({ id, credentials }, { seal }) => ({
       credentials: await seal(credentials, id, CREDENTIALS_PLACE),
     }),
+  drains: {
+    primaryKey: ['id'],
+    reseal: async ({ id, headers }, { seal }) => ({ headers: await seal(headers, id, DRAIN_HEADERS_PLACE) }),
   },
   webhooks: {
     primaryKey: ['id'],

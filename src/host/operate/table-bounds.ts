@@ -46,6 +46,8 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   deployment_secrets: expires('as long as a revision has the value', 'old_revisions'),
   deployments: quota('10,000 for each workspace'),
   device_requests: expires('10 minutes after they expire', 'sessions'),
+  drain_states: perRow('one for each drain and listener'),
+  drains: quota('20 for each workspace'),
   evaluators: quota('200 for each workspace'),
   events: expires('EVENTS_PER_DAY, for AUDIT_RETENTION_DAYS', 'audit_log'),
   example_contents: perRow('one for each version of an example'),

@@ -9,6 +9,7 @@ import type { JobWork } from '../../protocol/jobs.schema.ts'
 import { type Changes, POLL_PAGE_SIZE, type Poll } from '../../protocol/poll.schema.ts'
 import { LOOKS_PER_POLL } from '../../protocol/repository-looks.schema.ts'
 import { grantIssuer } from '../protection/grants.ts'
+import { type StoredDrains, toOfferedDrains } from './drains.ts'
 import { createSeal, type Seal } from './envelope.ts'
 import { acquireLease, type LeaseHolder, requireLease } from './lease.ts'
 import { type StoredLook, toLook } from './repository-looks.ts'
@@ -36,8 +37,8 @@ export const poll = verb('listeners:sync', async (ctx, input: Poll): Promise<Cha
   return changes
 })
 
-const isIdle = ({ changes, jobs, resync, tunnels, looks }: Changes) =>
-  changes.length === 0 && !jobs?.length && !resync && !tunnels?.length && !looks?.length
+const isIdle = ({ changes, jobs, resync, tunnels, looks, drains }: Changes) =>
+  changes.length === 0 && !jobs?.length && !resync && !tunnels?.length && !looks?.length && !drains
 
 const selectLatestChange = ({ agent_id, fence }: LeaseHolder) =>
   sql<[string, boolean]>`
@@ -60,6 +61,7 @@ type ChangesRow = [
   jobsReached: string,
   tunnels: string,
   looks: string,
+  drains: string | null,
 ]
 
 /** `lease` returns the listener's row, locked. */
@@ -69,7 +71,7 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
     ctx,
     sql<Row>`
       select l.id, l.fence, l.lease_expires_at, l.holds_removals_since is not null, c.*, j.*,
-        offer_tunnels(${TUNNELS_PER_POLL}), o.looks
+        offer_tunnels(${TUNNELS_PER_POLL}), o.looks, offer_drains(l, ${input.drains ?? null})
       from ${lease} l
       cross join lateral (
         select offer_looks(l, ${LOOKS_PER_POLL}, ${agentDailyLimit(ctx)}) as looks offset 0
@@ -86,7 +88,13 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
   )
   const row = requireRow(rows, 'listener_not_found') as ChangesRow
   const [listener_id, fence, expires, keep_unknown, latest, digestNow, resync, hasMoreWork, changes] = row
-  const [jobs, jobsReached, waiting, dueLooks] = row.slice(9) as [string, string, string, string]
+  const [jobs, jobsReached, waiting, dueLooks, offered] = row.slice(9) as [
+    string,
+    string,
+    string,
+    string,
+    string | null,
+  ]
   const tunnels = JSON.parse(waiting) as Changes['tunnels'] & object
   const looks = JSON.parse(dueLooks) as StoredLook[]
   const stored = JSON.parse(changes) as StoredWork[]
@@ -94,6 +102,7 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
   const reached = Math.min(hasMoreWork ? stored.at(-1)!.seq : Number(latest), Number(jobsReached))
   const tracesUrl = ctx.config.deploymentTracing ? control_plane_url : null
   const context = { ctx, listener_id, seal, tracesUrl, version }
+  const drains = await toOfferedDrains(context, JSON.parse(offered ?? 'null') as StoredDrains | null)
   return {
     listener_id,
     lease: { fence: Number(fence), expires_at: toIsoTime(expires) },
@@ -106,6 +115,7 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
     grants: await grantIssuer(ctx),
     jobs: JSON.parse(jobs) as JobWork[],
     ...(tunnels.length > 0 && { tunnels }),
+    ...(drains && { drains }),
     ...(looks.length > 0 && { looks: await Promise.all(looks.map(look => toLook(context, look))) }),
     changes: await Promise.all(stored.map(work => toWork(context, work))),
   }

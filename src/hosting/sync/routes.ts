@@ -4,6 +4,7 @@ import { validateInput } from '../../kernel/http/input.ts'
 import { slice } from '../../kernel/http/routes.ts'
 import { AccessRenewals, RenewedAccess } from '../../protocol/access-renewals.schema.ts'
 import { CredentialWish, GivenCredential } from '../../protocol/credentials.schema.ts'
+import { DrainReports } from '../../protocol/drains.schema.ts'
 import { JobReportResults, JobReports } from '../../protocol/jobs.schema.ts'
 import { LogBatch, LogReceipt } from '../../protocol/logs.schema.ts'
 import { MetricReceipt, Metrics } from '../../protocol/metrics.schema.ts'
@@ -17,6 +18,7 @@ import { HOST_ERRORS } from '../git-hosts/request.ts'
 import { renewAccess } from './access-renewals.ts'
 import { openArchive } from './archive-download.ts'
 import { issueCredential } from './credentials.ts'
+import { receiveDrainReports } from './drains.ts'
 import { reportJobs } from './jobs.ts'
 import { releaseLease } from './lease-release.ts'
 import { receiveLogs } from './logs.ts'
@@ -99,6 +101,16 @@ export const syncRoutes = slice(
     idempotent: true,
     errors: ['listener_not_found', 'fence_stale'],
     verb: receiveLook,
+  })
+  .post('/v1/sync/drains', {
+    id: 'reportDrains',
+    toleratesUnknown: true,
+    summary: 'Send what drains have sent, what waits and what was dropped',
+    description: 'Counts are totals of an epoch, so a repeated report adds nothing.',
+    body: DrainReports,
+    idempotent: true,
+    errors: ['listener_not_found', 'fence_stale'],
+    verb: receiveDrainReports,
   })
   .post('/v1/sync/logs', {
     id: 'sendLogs',

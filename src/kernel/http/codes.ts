@@ -8,6 +8,7 @@ import { alertsCodes } from '../../hosting/alerts/codes.ts'
 import { customHostsCodes } from '../../hosting/custom-hosts/codes.ts'
 import { deployHooksCodes } from '../../hosting/deploy-hooks/codes.ts'
 import { deploymentsCodes } from '../../hosting/deployments/codes.ts'
+import { drainsCodes } from '../../hosting/drains/codes.ts'
 import { gitHostsCodes } from '../../hosting/git-hosts/codes.ts'
 import { jobsCodes } from '../../hosting/jobs/codes.ts'
 import { listenersCodes } from '../../hosting/listeners/codes.ts'
@@ -45,6 +46,7 @@ const CODES = {
   ...oauthCodes,
   ...webhooksCodes,
   ...channelsCodes,
+  ...drainsCodes,
   ...signInCodes,
   ...auditCodes,
   ...authorizationServerCodes,

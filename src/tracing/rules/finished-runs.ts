@@ -15,7 +15,7 @@ const MEMORY = sql`interval '30 days'`
  * no run, however long its transaction took. A time of the row, with some seconds of distance, would miss the run of a
  * transaction that takes longer.
  */
-const lockFinishedRuns = (tenant: string): SQL[] => [
+export const lockFinishedRuns = (tenant: string): SQL[] => [
   sql`select set_config('lock_timeout', '2s', true)`,
   sql`select pg_advisory_xact_lock(hashtextextended('finished runs of ' || ${tenant}, 0))`,
 ]

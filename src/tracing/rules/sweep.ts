@@ -14,7 +14,7 @@ const RETENTION = sql`interval '31 days'`
 /** A rule that cannot be evaluated for so long has lost its place. */
 const MAX_WAIT = sql`interval '7 days'`
 
-/** Deletes the runs that every rule has seen, and applications after a month. */
+/** Deletes the runs that every rule and every drain of traces has seen, and applications after a month. */
 export async function deleteSeenRuns(services: Services): Promise<void> {
   const isSeen = sql`(
       finished_runs.created_at < clock() - ${MAX_WAIT}
@@ -24,6 +24,12 @@ export async function deleteSeenRuns(services: Services): Promise<void> {
           and r.is_enabled
           and r.position < finished_runs.id
           and (r.session_id = finished_runs.session_id or r.dataset_id is not null)
+      ) and not exists (
+        select from drains d
+        where d.tenant_id = finished_runs.tenant_id
+          and d.enabled
+          and 'traces' = any(d.signals)
+          and d.trace_position < finished_runs.id
       ))`
   const isOld = sql`created_at < clock() - ${RETENTION}`
   await deleteExpired(services, 'rules', [

@@ -99,7 +99,10 @@ beforeAll(async () => {
 })
 
 /** Operations that require a second permission, which the verb checks. */
-const SECOND_PERMISSIONS: Record<string, Permission> = { createWebhook: 'events:read' }
+const SECOND_PERMISSIONS: Record<string, Permission> = {
+  createWebhook: 'events:read',
+  createDrain: 'deployments:read',
+}
 
 describe('the permission check of each route', () => {
   it.each(permittedOperations.map(one => [one.id, one] as const))(

@@ -125,6 +125,13 @@ const DECISIONS: Record<string, string | (() => Promise<void>)> = {
   'changeChannel target.address': 'its owner confirms it, and nothing secret is sent to it',
   'createWebhook url': NEW,
   'changeWebhook url': SIGNED,
+  'createDrain url': NEW,
+  'changeDrain url': async () => {
+    const tenant = await newTenant()
+    const drain = { name: 'drain', kind: 'otlp', url: 'https://otel.example.com', headers: { Authorization: 'hush' } }
+    const path = `/v2/drains/${(await tenant.post('/v2/drains', drain)).body.id}`
+    expect((await tenant.patch(path, { url: EVIL })).body.code).toBe('drain_headers_required')
+  },
   'createRunRule webhooks.url': NEW,
   'validateRunRule webhooks.url': 'it is neither stored nor called',
   'changeRunRule webhooks.url': async () => {

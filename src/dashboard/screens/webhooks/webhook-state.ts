@@ -59,6 +59,7 @@ export const RESOURCES = [
   ['preview', 'Previews of pull requests and branches'],
   ['deploy_hook', 'Deploy hooks'],
   ['channel', 'Channels: created, tested, disabled'],
+  ['drain', 'Drains'],
   ['preview_policy', 'Preview policies'],
   ['bypass', 'Share links and bypass tokens'],
   ['custom_host', 'Custom domains: verified, lost'],
