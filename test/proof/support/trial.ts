@@ -57,6 +57,7 @@ const PACKAGES: Record<string, string> = {
   psql: 'postgresql',
   'qemu-aarch64-static': 'qemu-user-static',
   readelf: 'binutils',
+  rsyslogd: 'rsyslog',
   sshd: 'openssh-server',
   'systemd-analyze': 'systemd',
   smtpd: 'opensmtpd',
