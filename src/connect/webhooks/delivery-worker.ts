@@ -1,7 +1,7 @@
 // Sends the deliveries of webhooks: one at a time for each webhook, first attempts in the order of the events.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem } from '../../kernel/db/db.ts'
-import { journalTenantEvents, setClock } from '../../kernel/db/journal.ts'
+import { journalTenantEvents, setClock, setRequestId } from '../../kernel/db/journal.ts'
 import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../../kernel/db/outbox.ts'
 import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { workInTurns } from '../../kernel/db/worker-pool.ts'
@@ -199,8 +199,6 @@ const OUTBOX: Outbox<Item, Attempt> = {
     return Math.max(retryAfter, Math.round(seconds * (1 + JITTER * Math.random())))
   },
 }
-
-const setRequestId = (id: string): SQL => sql`select set_config('app.request_id', ${id}, true)`
 
 // ---- all that are due
 

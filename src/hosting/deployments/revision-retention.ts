@@ -29,12 +29,22 @@ const LAST_WRITTEN = sql`coalesce(
           r.created_at
         )`
 
+/** One event for each deployment and batch. */
+const DELETED_LOGS = sql`
+      select due.tenant_id, due.organization_id, 'deployment.logs_expired' as type, due.deployment_id as subject_id,
+        json_build_object('lines', sum(n.lines), 'revisions', count(distinct n.revision_id)) as data,
+        null::json as changes
+      from (select revision_id, kind, count(*) as lines from deleted_lines group by revision_id, kind) n
+      join due on due.revision_id = n.revision_id and due.kind = n.kind
+      group by due.tenant_id, due.organization_id, due.deployment_id`
+
 /** Each log is looked at once a day. */
 const deleteOldLogs = (kept: number): SQL<Row> => sql`
   with due as materialized (
     select *
     from (
-      select l.revision_id, l.kind, ${IS_IN_USE} or ${LAST_WRITTEN} > clock() - ${days(kept)} as is_kept,
+      select l.revision_id, l.kind, r.deployment_id, r.tenant_id, r.organization_id,
+        ${IS_IN_USE} or ${LAST_WRITTEN} > clock() - ${days(kept)} as is_kept,
         sum(l.kept_lines) over (order by l.check_at, l.revision_id, l.kind) - l.kept_lines as lines_before
       from (
         select *, least(lines, ${MAX_LOG_LINES}) as kept_lines
@@ -58,7 +68,7 @@ const deleteOldLogs = (kept: number): SQL<Row> => sql`
     delete from log_lines n
     using due
     where n.revision_id = due.revision_id and n.kind = due.kind and not due.is_kept
-    returning 1
+    returning n.revision_id, n.kind
   ),
   deleted_logs as (
     delete from logs l
@@ -66,7 +76,8 @@ const deleteOldLogs = (kept: number): SQL<Row> => sql`
     where l.revision_id = due.revision_id and l.kind = due.kind and not due.is_kept
     returning 1
   )
-  select (select count(*) from due), (select count(*) from deleted_lines), (select count(*) from deleted_logs)`
+  select (select count(*) from due), (select count(*) from deleted_lines), (select count(*) from deleted_logs)
+  from (select ${journalTenantEvents(DELETED_LOGS)}) journaled`
 
 /** Selects the revisions `r` of deployment `d` that may be deleted. */
 const isOldRevision = (kept: number): SQL => sql`

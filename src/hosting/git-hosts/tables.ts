@@ -117,6 +117,8 @@ export const followedRepositories = pgTable(
     attempts: integer().notNull().default(0),
     /** The reason why the last comparison failed, in the host's words. */
     error: text(),
+    /** When its host could not be reached, or showed no such repository, three times in a row. */
+    unreachable_since: instantColumn(),
     /** The webhook that Slipway made at the host. */
     webhook_id: text(),
     webhook_error: text(),

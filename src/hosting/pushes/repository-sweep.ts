@@ -1,6 +1,7 @@
 // The schedule of comparisons: each repository every few minutes, at once after a start, in turns of workspaces.
 import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../../kernel/db/db.ts'
+import { journalTenantEvents, setRequestId } from '../../kernel/db/journal.ts'
 import { backoffSeconds, drainInTurns, LEASE, listInTurns, type Outbox } from '../../kernel/db/outbox.ts'
 import { Failure } from '../../kernel/http/errors.ts'
 import type { Services } from '../../kernel/http/routes.ts'
@@ -44,9 +45,44 @@ const claimRepository = (id: string) => sql<Row>`
 
 const isOwnAttempt = ({ id, attempts }: ComparedRepository): SQL => sql`id = ${id}::uuid and attempts = ${attempts}`
 
+const isAway = (error: unknown): error is Failure => error instanceof Failure && error.code.startsWith('upstream_')
 /** A sentence about a host that does not answer as it should. */
-const awayReason = (error: unknown): string | undefined =>
-  error instanceof Failure && error.code.startsWith('upstream_') ? error.extra.about : undefined
+const awayReason = (error: unknown): string | undefined => (isAway(error) ? error.extra.about : undefined)
+
+/** One failure may be that of a network, or of a host that restarts. */
+const FAILURES_UNTIL_UNREACHABLE = 3
+const UNREACHABLE_CODES = ['repository_not_found', 'host_slow']
+
+/** `update` changes the row of an attempt, which has an event if `isReachable` differs from what was known. */
+const withReachability = (
+  item: ComparedRepository,
+  update: SQL,
+  isReachable: boolean,
+  reason: string | null,
+): SQL[] => {
+  const events = sql`
+    select
+      c.tenant_id,
+      c.organization_id,
+      ${isReachable ? 'integration.repository_reachable' : 'integration.repository_unreachable'}::text as type,
+      c.integration_id as subject_id,
+      json_strip_nulls(json_build_object('repository', c.url, 'reason', ${reason}::text)) as data,
+      null::json as changes
+    from changed c
+    join before b on b.id = c.id
+    where (b.unreachable_since is null) <> (c.unreachable_since is null)`
+  const statement = sql`
+    with before as materialized (
+      select id, unreachable_since
+      from followed_repositories
+      where ${isOwnAttempt(item)}
+    ),
+    changed as (${update} returning followed_repositories.*)
+    select ${journalTenantEvents(events)}
+    from (select count(*) from changed) counted
+    where counted.count > 0`
+  return [setRequestId(`comparison-${item.id}`), statement]
+}
 
 const OUTBOX: Outbox<ComparedRepository, Comparison | null> = {
   maxAttempts: Number.MAX_SAFE_INTEGER,
@@ -55,10 +91,13 @@ const OUTBOX: Outbox<ComparedRepository, Comparison | null> = {
   markDone: (item, comparison) =>
     comparison === null
       ? sql`delete from followed_repositories where ${isOwnAttempt(item)}`
-      : sql`
+      : withReachability(
+          item,
+          sql`
         update followed_repositories
         set
           attempts = 0,
+          unreachable_since = null,
           compared_at = clock(),
           next_compare_at = clock() + ${comparison.isPartial ? sql`interval '0'` : INTERVAL},
           error = null,
@@ -70,10 +109,22 @@ const OUTBOX: Outbox<ComparedRepository, Comparison | null> = {
           followers = ${comparison.followers},
           branch_heads = ${comparison.branch_heads && JSON.stringify(comparison.branch_heads)}::json
         where ${isOwnAttempt(item)}`,
-  markFailed: (item, { message, error, nextAttemptAt }) => sql`
-    update followed_repositories
-    set error = ${(awayReason(error) ?? message).slice(0, MAX_ERROR_LENGTH)}, next_compare_at = ${nextAttemptAt}
-    where ${isOwnAttempt(item)}`,
+          true,
+          null,
+        ),
+  markFailed: (item, { code, message, error, nextAttemptAt }) => {
+    const reason = (awayReason(error) ?? message).slice(0, MAX_ERROR_LENGTH)
+    const isUnreachable =
+      item.attempts >= FAILURES_UNTIL_UNREACHABLE && (isAway(error) || UNREACHABLE_CODES.includes(code))
+    const update = sql`
+      update followed_repositories
+      set
+        error = ${reason},
+        unreachable_since = coalesce(unreachable_since, case when ${isUnreachable} then clock() end),
+        next_compare_at = ${nextAttemptAt}
+      where ${isOwnAttempt(item)}`
+    return withReachability(item, update, false, reason)
+  },
   logMembers: ({ repository }) => ({ repository: repository.id }),
   backoff: (attempts, error) => Math.min(MAX_BACKOFF_S, backoffSeconds(attempts, error)),
 }

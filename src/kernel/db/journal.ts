@@ -150,6 +150,8 @@ export const setSystemSettings = (
     set_config('app.request_id', ${requestId}, true),
     set_config('app.request', ${request ?? ''}, true)`
 
+export const setRequestId = (id: string): SQL => sql`select set_config('app.request_id', ${id}, true)`
+
 /** Enough for a statement that writes no events. */
 export const setClock = ({ clock }: Pick<Platform, 'clock'>): SQL =>
   sql`select set_config('app.clock_offset', ${`${clock.ahead()} ms`}, true)`

@@ -19,7 +19,7 @@ export type Outbox<Item extends OutboxItem, Result = void> = {
   maxAttempts: number
   work: (services: Services, item: Item) => Promise<Result>
   /** These statements change the row only while its attempts are the item's: a later claim owns the outcome. */
-  markDone: (item: Item, result: Result) => SQL
+  markDone: (item: Item, result: Result) => SQL | SQL[]
   markFailed: (item: Item, failure: FailedAttempt) => SQL | SQL[]
   logMembers: (item: Item) => Record<string, unknown>
   /** Seconds until the next attempt. By default it doubles, from 30 seconds to an hour. */

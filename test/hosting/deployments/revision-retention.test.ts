@@ -16,7 +16,7 @@ const sweepAfter = async (days: number) => {
 const sweepLogsAfter = (days: number) => withClockAhead(days * DAY, () => sweepOldRevisions(getApp()))
 
 it('deletes the log of a replaced revision 90 days after its last line, and no other', async () => {
-  const { revisionIds, openLog, path, tenant } = await newLoggedDeployment({ revisions: 3 })
+  const { id, revisionIds, openLog, path, tenant } = await newLoggedDeployment({ revisions: 3 })
   // The first one is still in flight, and the second one was superseded.
   const [inFlight, replaced] = revisionIds as [string, string]
   const now = new Date().toISOString()
@@ -29,6 +29,8 @@ it('deletes the log of a replaced revision 90 days after its last line, and no o
   expect([await readMessages(replaced), await readMessages(inFlight)]).toEqual([1, 1])
   await sweepLogsAfter(92)
   expect([await readMessages(replaced), await readMessages(inFlight)]).toEqual([0, 1])
+  const { body } = await tenant.get(`/v2/events?subject_id=${id}&type=deployment.logs_expired`)
+  expect(body.resources.map(({ data }: { data: object }) => data)).toEqual([{ lines: 1, revisions: 1 }])
 })
 
 it('deletes revisions that are older than 400 days, but not the newest hundred', async () => {

@@ -91,6 +91,30 @@ it('an account is connected at gitlab.com, and lists the projects in which it ma
   expect(listed.at(-1)).toMatchObject({ owner: 'acme/team-2', url: expect.stringContaining('/acme/team-2/app-') })
 })
 
+it('a host that does not answer three times in a row has one event, and so has its next answer', async () => {
+  const { tenant, integration } = await setUp()
+  const read = async () => {
+    const { body } = await tenant.get(
+      '/v2/events?type=integration.repository_unreachable,integration.repository_reachable',
+    )
+    return body.resources
+  }
+  const repository = 'https://gitlab.com/acme/backend/shop'
+  foreignServers.fetch = () => Promise.reject(new TypeError('fetch failed'))
+  for (let i = 0; i < 2; i++) await compare(integration)
+  expect(await read()).toEqual([])
+  for (let i = 0; i < 2; i++) await compare(integration)
+  const unreachable = {
+    type: 'integration.repository_unreachable',
+    subject: { type: 'integration', id: integration },
+    data: { repository, reason: expect.any(String) },
+  }
+  expect(await read()).toMatchObject([unreachable])
+  foreignServers.fetch = makeFakeFetch(gitlab.sites)
+  for (let i = 0; i < 2; i++) await compare(integration)
+  expect(await read()).toMatchObject([unreachable, { type: 'integration.repository_reachable', data: { repository } }])
+})
+
 it('a push to a followed project deploys, and its commit gets a status', async () => {
   const { project, newest, id, tenant } = await setUp()
   expect(project.hooks).toMatchObject([{ push_events: true, merge_requests_events: true }])

@@ -33,6 +33,7 @@ const EVENTS: Record<string, Omit<State, 'word'> & { title: string }> = {
   'deployment.scaled': { title: 'Copies changed', ...QUIET },
   'deployment.disk_full': { title: 'Disk full', tone: 'bad', shape: 'octagon' },
   'deployment.request_logs_changed': { title: 'Request log changed', ...QUIET },
+  'deployment.logs_expired': { title: 'Old log lines deleted', ...QUIET },
   'deployment.revisions_expired': { title: 'Old revisions deleted', ...QUIET },
   'deployment.unused': { title: 'Became unused', ...QUIET },
   'deployment.database_copied': { title: 'Database copied', ...QUIET },
