@@ -8,6 +8,7 @@ import { NewListener } from '../hosting/listeners/schema.ts'
 import { NewPreviewPolicy } from '../hosting/previews/previews.schema.ts'
 import { NewTagKey, NewTagValue } from '../hosting/tags/tags.schema.ts'
 import { NewRole, WorkspacePatch } from '../people/access/schema.ts'
+import { NewRequestLogs } from '../protocol/request-logs.schema.ts'
 import { NewRollout } from '../protocol/rollout.schema.ts'
 import { TrafficSettings } from '../protocol/traffic.schema.ts'
 import { Owner } from '../protocol/wire.ts'
@@ -37,6 +38,7 @@ const KINDS = {
     traffic: TrafficSettings.partial()
       .optional()
       .meta({ description: 'What the traffic of later revisions begins with.' }),
+    request_logs: NewRequestLogs.optional().meta({ description: 'Which requests become lines. Left out, it stays.' }),
     rollout: NewRollout.nullable()
       .optional()
       .meta({

@@ -42,6 +42,7 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
     scale: () => import('./commands/scale.ts'),
     traffic: () => import('./commands/traffic.ts'),
     rollout: () => import('./commands/rollout.ts'),
+    'request-logs': () => import('./commands/request-logs.ts'),
     run: () => import('./commands/run.ts'),
     rollback: () => import('./commands/rollback.ts'),
     interrupt: () => import('./commands/interrupt.ts'),

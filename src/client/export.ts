@@ -1,5 +1,7 @@
 // A workspace as one file: documents that `slipway apply` takes. Values of secrets, keys and people are not in it.
+import { DEFAULT_REQUEST_LOGS } from '../protocol/defaults.ts'
 import { integrationName, listenerName, type WorkspaceDocument } from './apply/documents.ts'
+import { isSame } from './apply/planner.ts'
 import type { Client, Item, Reply } from './client.ts'
 import { ApiError } from './errors.ts'
 import { toYaml } from './yaml.ts'
@@ -246,6 +248,7 @@ async function describeDeployment(
     owner: deployment.owner ?? undefined,
     tags: orNone(tagged.resources.map(({ key, value }) => `${key}=${value}`).toSorted()),
     ...describeTraffic(deployment),
+    ...(!isSame(deployment.request_logs, DEFAULT_REQUEST_LOGS) && { request_logs: deployment.request_logs }),
   }
   return policy ? [document, describePolicy(name, policy)] : [document]
 }

@@ -22,3 +22,11 @@ export const GATE_DEFAULTS = {
   restarts: { most: 0 },
   scores: { margin: 0.05, least: 20, alpha: 0.001 },
 } as const
+
+/** Members of the request log. */
+export const DEFAULT_REQUEST_LOGS = {
+  mode: 'sampled',
+  rate: 2,
+  slow_ms: 1_000,
+  client_address: 'truncated',
+} as const

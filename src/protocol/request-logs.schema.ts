@@ -1,5 +1,6 @@
 // Schemas of the request log of a deployment: which requests through the router become lines.
 import * as z from 'zod'
+import { DEFAULT_REQUEST_LOGS } from './defaults.ts'
 
 const mode = z.enum(['off', 'errors', 'sampled', 'all']).meta({
   description: [
@@ -24,19 +25,12 @@ export const RequestLogs = z.object({ mode, rate, slow_ms, client_address }).met
 })
 export type RequestLogs = z.output<typeof RequestLogs>
 
-export const DEFAULT_REQUEST_LOGS: RequestLogs = {
-  mode: 'sampled',
-  rate: 2,
-  slow_ms: 1_000,
-  client_address: 'truncated',
-}
-
 export const NewRequestLogs = z
   .object({
     mode,
     rate: rate.default(DEFAULT_REQUEST_LOGS.rate),
     slow_ms: slow_ms.default(DEFAULT_REQUEST_LOGS.slow_ms),
-    client_address: client_address.default('truncated'),
+    client_address: client_address.default(DEFAULT_REQUEST_LOGS.client_address),
   })
   .meta({
     id: 'NewRequestLogs',

@@ -5,7 +5,8 @@ import { type AddressInfo, connect } from 'node:net'
 import { afterEach, expect, test } from 'vitest'
 import type { RequestLine, RequestLines } from '../../src/agent/engines/local/request-log.ts'
 import { createRouter, type Route } from '../../src/agent/engines/local/router.ts'
-import { DEFAULT_REQUEST_LOGS, type RequestLogs } from '../../src/protocol/request-logs.schema.ts'
+import { DEFAULT_REQUEST_LOGS } from '../../src/protocol/defaults.ts'
+import type { RequestLogs } from '../../src/protocol/request-logs.schema.ts'
 
 const servers: http.Server[] = []
 async function listen(server: http.Server): Promise<number> {

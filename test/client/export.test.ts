@@ -194,10 +194,10 @@ it('writes YAML that a parser reads as the same data', () => {
   expect(loadAll(toYaml(data))).toEqual([data])
 })
 
-it('declares the rollout and the first share of a deployment, leaves them if left out, and removes them', async () => {
+it('declares the rollout, first share and request log of a deployment, and leaves or removes them', async () => {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
-  const features = ['images', 'traffic', 'traffic_router', 'rollout', 'rollout_gates']
+  const features = ['images', 'traffic', 'traffic_router', 'rollout', 'rollout_gates', 'request_logs']
   await makeSyncAgent(tenant, key).poll({ policy: { ...CLOSED_POLICY, features } })
   await create(tenant, '/v2/deployments', makeListenerDeployment(listener, { name: 'shop' }))
   const client = createClient({ url: 'http://slipway.test', key: tenant.key, fetch: requestApp })
@@ -205,13 +205,13 @@ it('declares the rollout and the first share of a deployment, leaves them if lef
   async function apply(over: Partial<WorkspaceDocument>) {
     const documents = await exportDocuments(tenant)
     const i = documents.findIndex(({ kind }) => kind === 'Deployment')
-    const { traffic: _, rollout: __, ...rest } = documents[i]!
+    const { traffic: _, rollout: __, request_logs: ___, ...rest } = documents[i]!
     const plan = await planApply(client, documents.with(i, { ...rest, ...over }), { secrets })
     expect(plan.faults).toEqual([])
     const writes = listWrites(plan).flatMap(({ changes }) => changes.map(({ path }) => path))
     for await (const { name } of applyPlan(plan)) expect(name).toBe('shop')
-    const { rollout, traffic } = (await exportDocuments(tenant))[i]!
-    return { writes, rollout, traffic }
+    const { rollout, traffic, request_logs } = (await exportDocuments(tenant))[i]!
+    return { writes, rollout, traffic, request_logs }
   }
   const webhook = { url: 'https://ci.example.com/gate' }
   const declared = { steps: [{ share: 10, requests: 5 }], gates: { errors: {}, webhook } }
@@ -229,4 +229,8 @@ it('declares the rollout and the first share of a deployment, leaves them if lef
   expect(rollout.gates.webhook.secret).toBe('********')
   const removed = await apply({ rollout: null, traffic: { starts_at: 30 } })
   expect(removed).toEqual({ writes: ['traffic', 'rollout'], traffic: { starts_at: 30 }, rollout: undefined })
+  const request_logs = { mode: 'errors', slow_ms: 500, rate: 2, client_address: 'truncated' }
+  const logged = await apply({ request_logs: { mode: 'errors', slow_ms: 500 } })
+  expect(logged).toMatchObject({ writes: ['request_logs'], request_logs })
+  expect(await apply({})).toMatchObject({ writes: [], request_logs })
 })

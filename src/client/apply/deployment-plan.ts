@@ -20,6 +20,7 @@ import {
   requireId,
   type SecretChange,
 } from './planner.ts'
+import { planRequestLogs } from './request-logs-plan.ts'
 import { planTraffic } from './traffic-plan.ts'
 
 /** Members of `source_config` that the API can clear: a document that leaves them out removes them. */
@@ -85,11 +86,12 @@ async function planNewDeployment(planner: Planner, document: DeclaredDocument): 
     done.deployment = deployment
     state.deployments.set(document.name, deployment.id)
     ids.set(`Deployment ${document.name}`, deployment.id)
-    await traffic.run(client, deployment.id, undefined)
+    await requestLogs.run(client, deployment.id, await traffic.run(client, deployment.id, undefined))
     await setTags(planner, document, deployment.id)
   }
   const traffic = planTraffic(planner, document)
-  const tags = [...traffic.changes, ...tagChange(document, [])]
+  const requestLogs = planRequestLogs(document)
+  const tags = [...traffic.changes, ...requestLogs.changes, ...tagChange(document, [])]
   const added: SecretChange[] = secrets.map(({ name }) => ({ name, change: 'added' }))
   // Missing values are faults already, and what is not created yet has no id to plan with.
   if (config && secrets.every(({ value }) => value !== MASK)) {
@@ -100,7 +102,7 @@ async function planNewDeployment(planner: Planner, document: DeclaredDocument): 
         secrets: plan.secrets,
         warnings: plan.warnings,
         changes: [...plan.changes.filter(({ path }) => path !== 'secrets'), ...ownerChange(null, owner), ...tags],
-        basis: [plan.plan_digest, document.traffic, document.rollout, document.tags],
+        basis: [plan.plan_digest, ...settingsOf(document), document.tags],
         run: done => run(done, plan.plan_digest),
       }
     } catch (error) {
@@ -113,7 +115,7 @@ async function planNewDeployment(planner: Planner, document: DeclaredDocument): 
     action: 'create',
     changes,
     secrets: added,
-    basis: [spec, document.listener, document.traffic, document.rollout, document.tags],
+    basis: [spec, document.listener, ...settingsOf(document), document.tags],
     run: done => run(done),
   }
 }
@@ -139,14 +141,16 @@ async function planChangedDeployment(planner: Planner, document: DeclaredDocumen
   const patch = describePatch(planner, document, stored)
   const protection = findProtection(spec, stored)
   const traffic = planTraffic(planner, document, stored)
+  const requestLogs = planRequestLogs(document, stored.request_logs)
   const base = {
     changes: [
       ...ownerChange(stored.owner, owner),
       ...protectionChange(stored, protection),
       ...traffic.changes,
+      ...requestLogs.changes,
       ...tags,
     ],
-    basis: [etag, owner, protection, document.traffic, document.rollout, document.tags] as unknown[],
+    basis: [etag, owner, protection, ...settingsOf(document), document.tags] as unknown[],
   }
   let plan: Awaited<ReturnType<typeof client.plan<'PATCH /v2/deployments/{deployment_id}'>>> | undefined
   const call = { params, query: { clear: patch?.clear ?? [] }, body: (patch?.body ?? {}) as never, signal }
@@ -178,7 +182,7 @@ async function planChangedDeployment(planner: Planner, document: DeclaredDocumen
       const path = 'PUT /v2/deployments/{deployment_id}/protection'
       version = (await client.answer(path, { params, body: protection, headers })).etag
     }
-    await traffic.run(client, id, version)
+    await requestLogs.run(client, id, await traffic.run(client, id, version))
     if (tags.length > 0) await setTags(planner, document, id, tagged)
   }
   const shown = plan?.changes.filter(({ path }) => path !== 'secrets') ?? []
@@ -239,6 +243,9 @@ function listSecrets(planner: Planner, document: DeclaredDocument, stored: Deplo
   const isKept = secrets.every(({ value }) => value === MASK) && isSame(document.secrets.toSorted(), names.toSorted())
   return isKept ? undefined : secrets
 }
+
+/** The members beside `spec` that are written by requests of their own. */
+const settingsOf = ({ traffic, rollout, request_logs }: DeclaredDocument) => [traffic, rollout, request_logs]
 
 type Protection = Deployment['protection']
 /** A document that names none leaves it: what is closed is not opened by leaving a line out. */

@@ -32,6 +32,7 @@ export type WorkspaceDocument = {
   /** `starts_at` and `sticky` of the traffic, and the policy by which later revisions get it. Null: none. */
   traffic?: object | undefined
   rollout?: object | null | undefined
+  request_logs?: object | undefined
   /** Calls of a preview policy, which need a secret before they can be in a body. */
   hooks?: { on_create?: string; on_delete?: string } | undefined
 }

@@ -12,7 +12,7 @@ type DeclaredGates = { [Name in 'errors' | 'latency' | 'restarts']?: object | nu
   webhook?: { url: string } | null
   scores?: object[]
 }
-export type TrafficPlan = {
+export type SettingsPlan = {
   changes: Change[]
   /** Returns the version after it. */
   run: (client: Planner['client'], deployment_id: string, version: string | undefined) => Promise<string | undefined>
@@ -22,7 +22,7 @@ const DEFAULTS: Settings = { starts_at: 100, sticky: null }
 const FRESH: Deployment = { traffic: [], traffic_settings: DEFAULTS, rollout: null }
 
 /** `stored`: as it is, or undefined for a deployment that is still to be created. */
-export function planTraffic(planner: Planner, document: DeclaredDocument, stored: Deployment = FRESH): TrafficPlan {
+export function planTraffic(planner: Planner, document: DeclaredDocument, stored: Deployment = FRESH): SettingsPlan {
   const settings = document.traffic && ({ ...DEFAULTS, ...document.traffic } as Settings)
   const hasNewSettings = settings !== undefined && !isSame(settings, stored.traffic_settings)
   const rollout = document.rollout && withSecret(planner, document, stored.rollout)

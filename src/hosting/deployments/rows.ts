@@ -1,9 +1,9 @@
 // Converts rows of deployments and revisions to the wire format, with every member present.
 import { completeMembers, pickColumns, toIsoTime } from '../../kernel/db/rows.ts'
 import { etagState, etagVersion } from '../../kernel/http/routes.ts'
+import { DEFAULT_REQUEST_LOGS } from '../../protocol/defaults.ts'
 import { MASK, SourceConfig, SourceRevisionConfig } from '../../protocol/parts.schema.ts'
 import { OPEN_TO_EVERYONE } from '../../protocol/protection.schema.ts'
-import { DEFAULT_REQUEST_LOGS } from '../../protocol/request-logs.schema.ts'
 import type { Serving } from './revisions.schema.ts'
 import { progressOf, revisionRolloutToWire, rolloutToWire } from './rollout-progress.ts'
 import type { Deployment, DeploymentHealth, Revision } from './schema.ts'

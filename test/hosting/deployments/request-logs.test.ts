@@ -1,7 +1,7 @@
 // The request log of a deployment is set, told to its agent, and refused where no router of ours tells requests.
 import { expect, it } from 'vitest'
+import { DEFAULT_REQUEST_LOGS } from '../../../src/protocol/defaults.ts'
 import { CLOSED_POLICY, type ListenerPolicy } from '../../../src/protocol/listener-policy.ts'
-import { DEFAULT_REQUEST_LOGS } from '../../../src/protocol/request-logs.schema.ts'
 import type { Work } from '../../../src/protocol/work.schema.ts'
 import { newTenant, unusedId } from '../../support/app.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../../support/sync-agent.ts'
