@@ -215,7 +215,9 @@ begin
       created_at = case when h.tenant_id = v_tenant then h.created_at else clock() end,
       organization_id = current_organization(),
       tenant_id = v_tenant,
-      verified_at = clock()
+      verified_at = clock(),
+      certificate_failed_at = case when h.tenant_id = v_tenant then h.certificate_failed_at end,
+      unreachable_since = case when h.tenant_id = v_tenant then h.unreachable_since end
     where h.host = p_host
     returning h.*;
 end $$;
@@ -1732,6 +1734,63 @@ begin
     d.incidents_due := greatest(clock(), d.incidents_recorded_at + interval '10 minutes');
   end if;
   return d;
+end $$;
+
+-- Keeps what an agent reports of the custom host of a deployment. Returns the events of what has changed.
+create function follow_custom_host(d deployments, p_reported jsonb) returns tenant_event[]
+language plpgsql set plan_cache_mode = force_generic_plan as $$
+declare
+  v_before custom_hosts;
+  h custom_hosts;
+begin
+  -- A report may be about the host before.
+  if d.custom_host is null or d.custom_host is distinct from p_reported ->> 'host' then return '{}'; end if;
+  select * into v_before from custom_hosts c where c.host = d.custom_host and c.tenant_id = d.tenant_id;
+  if v_before.id is null then return '{}'; end if;
+  h := v_before;
+  h.certificate_failed_at := case p_reported ->> 'certificate'
+    when 'failed' then coalesce(h.certificate_failed_at, clock())
+    when 'valid' then null
+    else h.certificate_failed_at
+  end;
+  h.unreachable_since := case p_reported ->> 'leads_here'
+    when 'false' then coalesce(h.unreachable_since, clock())
+    when 'true' then null
+    else h.unreachable_since
+  end;
+  if (h.certificate_failed_at, h.unreachable_since)
+    is not distinct from (v_before.certificate_failed_at, v_before.unreachable_since) then
+    return '{}';
+  end if;
+  update custom_hosts c
+  set certificate_failed_at = h.certificate_failed_at, unreachable_since = h.unreachable_since
+  where c.id = h.id;
+  return array(
+    select (
+      d.tenant_id,
+      d.organization_id,
+      'custom_host.' || case when t.after is null then t.ended else t.begun end,
+      h.id,
+      json_strip_nulls(json_build_object(
+        'host', h.host,
+        'deployment_id', d.id,
+        'reason', case when t.after is not null then p_reported ->> 'reason' end
+      )),
+      changed_members(jsonb_build_object(t.name, t.before), jsonb_build_object(t.name, t.after))
+    )::tenant_event
+    from (
+      values
+        (
+          1, 'unreachable_since', v_before.unreachable_since, h.unreachable_since, 'unreachable', 'reachable'
+        ),
+        (
+          2, 'certificate_failed_at', v_before.certificate_failed_at, h.certificate_failed_at,
+          'certificate_failed', 'certificate_issued'
+        )
+    ) t(place, name, before, after, begun, ended)
+    where t.before is distinct from t.after
+    order by t.place
+  );
 end $$;
 
 -- The events of a deployment's next row: a revision starts, another one serves, its status or its URL changes.

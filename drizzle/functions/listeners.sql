@@ -344,6 +344,15 @@ begin
     and c.listener_id = v_listener.id
   order by c.id
   for update;
+  -- In one order, because several listeners may serve a host.
+  perform from custom_hosts h
+  where h.host = any(array(
+      select g #>> '{custom_host,host}'
+      from jsonb_array_elements(p_reports) g
+      where g #>> '{custom_host,host}' is not null
+    ))
+  order by h.host
+  for update;
 
   for v in
     select g.*, c as deployment, n as revision
@@ -351,11 +360,12 @@ begin
       jsonb_to_recordset(p_reports) as (
         deployment_id uuid, revision_id uuid, generation integer, state text, message text, commit jsonb,
         image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text,
-        build_plan json, health jsonb, incidents jsonb, local_url text, awaits_database boolean, traffic json
+        build_plan json, health jsonb, incidents jsonb, local_url text, awaits_database boolean, traffic json,
+        custom_host jsonb
       )
     ) with ordinality g(
       deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at,
-      application_version, build_plan, health, incidents, local_url, awaits_database, traffic, place
+      application_version, build_plan, health, incidents, local_url, awaits_database, traffic, custom_host, place
     )
     left join deployments c on c.id = g.deployment_id and c.listener_id = v_listener.id
     left join revisions n on n.id = g.revision_id and n.deployment_id = c.id
@@ -463,6 +473,7 @@ begin
       v_generation := d.generation;
       if v.state = 'deploying' then d := apply_judged_rollout(d); end if;
       d := add_incidents(d, v.incidents);
+      v_events := v_events || follow_custom_host(d, v.custom_host);
       -- `least` ignores nulls: without a time, it would be now.
       if v.last_request_at is not null then
         d.last_request_at := greatest(d.last_request_at, least(v.last_request_at, clock()));

@@ -51,7 +51,16 @@ create policy admitted on custom_hosts as restrictive to slipway_limited
     or exists (select from deployments d where d.custom_host = host)
   )
   with check (true);
-grant select on custom_hosts to slipway_agent;
+create policy reported on custom_hosts for update to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.custom_host = host
+        and d.tenant_id = custom_hosts.tenant_id
+        and d.listener_id = current_listener()
+    )
+  );
+grant select, update (certificate_failed_at, unreachable_since) on custom_hosts to slipway_agent;
 grant select on custom_hosts to slipway_app;
 
 -- ------------------------------------------------------------ host_labels

@@ -10,7 +10,7 @@ import type { ListenerPolicy } from '../protocol/listener-policy.ts'
 import type { LogBatch, levels } from '../protocol/logs.schema.ts'
 import type { Source } from '../protocol/parts.schema.ts'
 import type { GrantIssuer, WorkProtection } from '../protocol/protection.schema.ts'
-import type { Incident, ReportedHealth } from '../protocol/report.schema.ts'
+import type { Incident, ReportedHealth, ReportedHost } from '../protocol/report.schema.ts'
 import type { RequestLogs } from '../protocol/request-logs.schema.ts'
 import type { AppProtocol, CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
 import type { FailingRequest } from '../protocol/rollout.schema.ts'
@@ -181,6 +181,8 @@ export type EngineObservation = {
   url: string | null
   /** The same by an address of this machine, without a name. */
   local_url?: string
+  /** The host of its custom URL, where a public proxy serves it. */
+  custom_host?: ReportedHost
   hasRemains: boolean
   /** Null if it needs no database. Hopeless: it was not ready in time, so revisions waiting for it fail. */
   database: { ready: boolean; reason: string | null; hopeless?: boolean } | null

@@ -71,6 +71,14 @@ export const CustomHost = z
       format: 'date-time',
       description: 'When a DNS record proved that this workspace owns the host; null before.',
     }),
+    certificate_failed_at: z.string().nullable().meta({
+      format: 'date-time',
+      description: 'When its agent could not order or renew a certificate for it; null if none has failed since.',
+    }),
+    unreachable_since: z.string().nullable().meta({
+      format: 'date-time',
+      description: 'Since when DNS does not lead to the machine that serves it; null while it does, or is not known.',
+    }),
     record: z.object({ name: z.string(), value: z.string() }).meta({ description: 'The TXT record that proves it.' }),
     served: z.boolean().meta({
       description: 'Whether agents serve it: it is verified, or its deployment runs on a listener of this workspace.',

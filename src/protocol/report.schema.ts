@@ -64,6 +64,20 @@ export const Incident = z
   .meta({ id: 'Incident', description: 'What happened to the copies of the revision that serves.' })
 export type Incident = z.output<typeof Incident>
 
+export const ReportedHost = z
+  .object({
+    host: boundedText(253).meta({ description: 'The host of the `custom_url` that the work had.' }),
+    certificate: z.enum(['valid', 'failed']).nullish().meta({
+      description: 'The end of the last order or renewal. Null while the agent knows of none.',
+    }),
+    leads_here: z.boolean().nullish().meta({
+      description: 'Whether the addresses of the host are those at which the agent serves. Null: not known.',
+    }),
+    reason: boundedText(2000).nullish().meta({ description: 'What is wrong, and what to do.' }),
+  })
+  .meta({ id: 'ReportedHost', description: 'The host of a custom URL, as an agent that serves in public sees it.' })
+export type ReportedHost = z.output<typeof ReportedHost>
+
 export const Report = z
   .object({
     deployment_id: Uuid,
@@ -125,6 +139,11 @@ export const Report = z
           'Restarts, out-of-memory kills, full disks and changes of the number of copies of the revision that ' +
           'serves, one for each kind. The control plane journals what is new, at most once in ten minutes.',
       }),
+    custom_host: ReportedHost.nullish().meta({
+      description:
+        'The host of the custom URL, in any report. The control plane journals each change: what is null or absent ' +
+        'changes nothing.',
+    }),
     traffic: ReportedTraffic.nullish().meta({
       description: 'With `deploying`, `deployed` and `serving`. Null: all traffic goes to the revision that serves.',
     }),

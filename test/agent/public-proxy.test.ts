@@ -9,6 +9,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { CaddyProxy } from '../../src/agent/public-proxy/caddy.ts'
 import { type CaddyConfig, withOwnParts } from '../../src/agent/public-proxy/caddy-config.ts'
 import { createCertificateGate, type Direction, type Pauses } from '../../src/agent/public-proxy/certificate-gate.ts'
+import { HostWatch } from '../../src/agent/public-proxy/host-watch.ts'
 import { readProxySettings } from '../../src/agent/public-proxy/settings.ts'
 import { waitFor } from '../support/commands.ts'
 import { makeTempFolder } from '../support/process-engine.ts'
@@ -217,5 +218,73 @@ describe('a certificate may be ordered', () => {
     Object.assign(state, { now: 26 * HOUR_MS, certified: true })
     await mayOrder()
     expect(state.pauses).toEqual({})
+  })
+})
+
+describe('the watch of custom hosts', () => {
+  const host = 'shop.example.com'
+  function makeWatch() {
+    const state = { direction: 'here' as Direction, certificates: {}, now: 0, changes: 0, hosts: [host], lookups: 0 }
+    const watch = new HostWatch({
+      listHosts: () => state.hosts,
+      readCertificates: async () => state.certificates,
+      findDirection: async () => {
+        state.lookups++
+        return state.direction
+      },
+      onChange: () => state.changes++,
+      now: () => state.now,
+    })
+    const look = async (minutes: number) => {
+      state.now += minutes * 60_000
+      await watch.look()
+      return watch.read(host)
+    }
+    return { state, watch, look }
+  }
+
+  it('calls a host lost after the third lookup in a row, a minute apart, and found after one', async () => {
+    const { state, look } = makeWatch()
+    state.direction = 'elsewhere'
+    expect([await look(0), await look(0), await look(1)]).toEqual([undefined, undefined, undefined])
+    expect(await look(1)).toMatchObject({ leads_here: false, reason: expect.stringContaining(host) })
+    state.direction = 'unknown'
+    expect(await look(10)).toMatchObject({ leads_here: false })
+    state.direction = 'here'
+    expect(await look(1)).toMatchObject({ leads_here: false })
+    expect(await look(9)).toEqual({ host, leads_here: true, certificate: null })
+    state.direction = 'elsewhere'
+    expect([await look(10), await look(1)]).toMatchObject([{ leads_here: true }, { leads_here: true }])
+    expect([state.lookups, state.changes]).toEqual([7, 2])
+  })
+
+  it('knows the end of the last order until the next one ends, and nothing of a host that is gone', async () => {
+    const { state, look, watch } = makeWatch()
+    state.certificates = { [host]: 'failed', 'other.example.com': 'failed' }
+    expect(await look(0)).toMatchObject({ certificate: 'failed', leads_here: true, reason: expect.any(String) })
+    state.certificates = {}
+    expect(await look(0)).toMatchObject({ certificate: 'failed' })
+    state.certificates = { [host]: 'valid' }
+    expect(await look(0)).toEqual({ host, certificate: 'valid', leads_here: true })
+    expect(watch.read('other.example.com')).toBeUndefined()
+    state.hosts = []
+    expect(await look(0)).toBeUndefined()
+  })
+
+  it('reads of the gate which orders have ended, of hosts that are served', async () => {
+    const served = new Set([host])
+    const certified = Promise.withResolvers<boolean>()
+    const gate = createCertificateGate({
+      isServed: name => served.has(name),
+      findDirection: async () => 'here',
+      hasCertificate: () => certified.promise,
+      pauses: { 'gone.example.com': { failures: 1, retryAt: 0 } },
+    })
+    await gate.mayOrder(host)
+    expect(gate.certificates()).toEqual({})
+    certified.resolve(false)
+    await certified.promise
+    await Promise.resolve()
+    expect(gate.certificates()).toEqual({ [host]: 'failed' })
   })
 })

@@ -68,7 +68,7 @@ export class ReportSender {
 
   #toSent = (report: Report): Report => {
     if (this.#knowsHealth) return report
-    const { health, incidents, ...known } = report
+    const { health, incidents, custom_host, ...known } = report
     return known
   }
 
@@ -86,7 +86,7 @@ export class ReportSender {
     }
     const [report] = reports as [Report]
     this.#batchSize = MAX_BATCH_REPORTS
-    if (this.#knowsHealth && (report.health || report.incidents)) {
+    if (this.#knowsHealth && (report.health || report.incidents || report.custom_host)) {
       this.#knowsHealth = false
       return
     }

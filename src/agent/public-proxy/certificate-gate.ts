@@ -1,5 +1,7 @@
 // Decides for which hosts the public proxy may order certificates, and how long it waits after an order that failed.
 
+/** The ends of orders, by host. */
+export type Certificates = Record<string, 'valid' | 'failed'>
 export type Direction = 'here' | 'elsewhere' | 'unknown'
 type Options = {
   isServed: (host: string) => boolean
@@ -68,6 +70,11 @@ export function createCertificateGate({
       hosts.set(name, ordering)
       void watchOrder(name, ordering)
       return true
+    },
+    /** Covers hosts whose last order has ended. */
+    certificates(): Certificates {
+      const ended = [...hosts].filter(([name, { state }]) => state !== 'ordering' && isServed(name))
+      return Object.fromEntries(ended.map(([name, { state }]) => [name, state === 'failed' ? 'failed' : 'valid']))
     },
     /** The pause belongs to the host: a deployment that is deleted and created again does not end it. */
     forgetUnserved(): void {

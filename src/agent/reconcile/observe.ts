@@ -13,6 +13,7 @@ export type Observation = {
   records: Map<string, BuildRecord>
   url: string | null
   local_url?: string | undefined
+  custom_host?: EngineObservation['custom_host']
   split?: EngineObservation['split']
   /** `failed` ends the revision in flight; `told` is the last look at its step. */
   rollout?: { failed: Pick<Report, 'message' | 'traffic'> | null; told: ReportedRollout | undefined }
@@ -54,6 +55,7 @@ export async function observeDeployment(
     records,
     url: engine.url,
     local_url: engine.local_url,
+    custom_host: engine.custom_host,
     split: engine.split,
     last_request_at: engine.last_request_at,
     databaseFailure: describeDatabaseFailure(engine.database),

@@ -37,7 +37,12 @@ export function composeReport(
     ? composeServingReport(work, subject, observation)
     : composeRolloutReport(work, subject, observation)
   return (
-    report && { ...report, ...describeServing(work, report, observation), ...describeSplit(work, report, observation) }
+    report && {
+      ...report,
+      ...describeServing(work, report, observation),
+      ...describeSplit(work, report, observation),
+      ...(observation.custom_host && { custom_host: observation.custom_host }),
+    }
   )
 }
 

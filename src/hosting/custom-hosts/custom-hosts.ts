@@ -108,6 +108,9 @@ const HOST_RECORD = recordColumns(customHosts, ['host', 'verified_at'])
 const toWire = async (ctx: Ctx, row: CustomHostRow & { served: boolean }): Promise<CustomHost> => ({
   host: row.host,
   verified_at: toIsoTime(row.verified_at),
+  // No agent reports a host that it does not serve.
+  certificate_failed_at: row.served ? toIsoTime(row.certificate_failed_at) : null,
+  unreachable_since: row.served ? toIsoTime(row.unreachable_since) : null,
   record: await createVerificationRecord(ctx, row.tenant_id, row.host),
   served: row.served,
 })

@@ -197,6 +197,9 @@ export const customHosts = pgTable(
     ...tenantColumns(),
     /** Null until the workspace has proved the host by DNS. */
     verified_at: instantColumn(),
+    /** The agent that serves it reports both. */
+    certificate_failed_at: instantColumn(),
+    unreachable_since: instantColumn(),
     created_at: createdAtColumn(),
   },
   t => [index('custom_hosts_page').on(t.tenant_id, ...newestFirstColumns(t))],

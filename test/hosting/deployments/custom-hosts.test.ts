@@ -21,6 +21,7 @@ afterAll(() => runAsSystem(app.database, sql`delete from deployments`))
 const saas = startApp({ settings: { ...settings, SLIPWAY_MODE: 'saas' } })
 
 const newAppTenant = () => newTenant({ app })
+const NO_PROBLEM = { certificate_failed_at: null, unreachable_since: null }
 const newHost = () => `${unusedId()}.example.com`
 const makeBody = (source_config: object) => ({
   name: `app-${unusedId()}`,
@@ -196,7 +197,7 @@ describe('the verification of a custom host', () => {
     const host = newHost()
     const { id } = (await create(tenant, host)).body
     const [{ record, ...rest }] = await listHosts(tenant)
-    expect(rest).toEqual({ host, verified_at: null, served: false })
+    expect(rest).toEqual({ host, verified_at: null, ...NO_PROBLEM, served: false })
     expect(record.name).toBe(`_slipway.${host}`)
     const refused = await verify(tenant, host)
     expect([refused.status, refused.body.code]).toEqual([404, 'custom_host_unproven'])
@@ -215,7 +216,7 @@ describe('the verification of a custom host', () => {
     expect(await explainCodes(tenant, id)).toContain('custom_url_unverified')
     await setProofRecords(host, tenant)
     const { body } = await verify(tenant, host.toUpperCase())
-    expect(body).toEqual({ host, verified_at: expect.any(String), record, served: true })
+    expect(body).toEqual({ host, verified_at: expect.any(String), ...NO_PROBLEM, record, served: true })
     expect(await listHosts(tenant)).toEqual([body])
     expect(await explainCodes(tenant, id)).not.toContain('custom_url_unverified')
     expect(await readEventTypes(tenant, host)).toEqual(['custom_host.verified'])
@@ -364,6 +365,37 @@ describe('an agent', () => {
     await setProofRecords(host, owner)
     await verify(owner, host)
     expect(await agent.pollAll()).toMatchObject([{ deployment_id: id, custom_url: null }])
+  })
+})
+
+describe('the agent that serves a host', () => {
+  it('has an event for each change of its DNS and of its certificate, once', async () => {
+    const tenant = await newAppTenant()
+    const { listener, key } = await newListener(tenant)
+    const host = newHost()
+    await create(tenant, host, { listener_id: listener.id })
+    const agent = makeSyncAgent(tenant, key)
+    const [work] = await agent.pollAll()
+    const report = async (facts: object, about = host) => {
+      const { body: before } = await tenant.get('/v2/events?order=desc&limit=1')
+      await agent.report(work!, { state: 'building', custom_host: { host: about, ...facts } })
+      const { body } = await tenant.get(`/v2/events?type=custom_host.*&after=${before.resources[0].number}`)
+      return body.resources.map((event: { type: string; data: object }) => [event.type.slice(12), event.data])
+    }
+    const about = { host, deployment_id: work!.deployment_id }
+    const failing = { leads_here: false, certificate: 'failed', reason: 'No record.' }
+    expect(await report(failing)).toEqual([
+      ['unreachable', { ...about, reason: 'No record.' }],
+      ['certificate_failed', { ...about, reason: 'No record.' }],
+    ])
+    expect(await report({ ...failing, reason: 'Another record.' })).toEqual([])
+    expect(await report({ certificate: null })).toEqual([])
+    expect(await report({ leads_here: true, reason: 'No answer.' })).toEqual([['reachable', about]])
+    expect(await report({ certificate: 'valid' }, newHost())).toEqual([])
+    expect(await listHosts(tenant)).toMatchObject([
+      { host, certificate_failed_at: expect.any(String), unreachable_since: null },
+    ])
+    expect(await report({ certificate: 'valid' })).toEqual([['certificate_issued', about]])
   })
 })
 

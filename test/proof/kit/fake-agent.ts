@@ -167,7 +167,10 @@ async function applyWork(heldLease: Lease, work: Work) {
   if (work.wanted === 'absent') return sendReport(heldLease, { ...about, state: 'removed' })
   if (work.needs_database && !known)
     await sendReport(heldLease, { ...about, revision_id: null, state: 'database_ready' })
-  if (!work.revision) return sendReport(heldLease, { ...about, state: 'serving', healthy: work.serving ? true : null })
+  // No DNS leads to the hosts of the kit.
+  const custom_host = work.custom_url ? { host: work.custom_url, leads_here: false, reason: 'No record.' } : null
+  const healthy = work.serving ? true : null
+  if (!work.revision) return sendReport(heldLease, { ...about, state: 'serving', healthy, custom_host })
   if (current.rollout) return
   const stop = new AbortController()
   current.rollout = { id: work.revision.id, stop }

@@ -138,6 +138,29 @@ export const scenarios: Scenario[] = [
     },
   },
   {
+    name: 'names the host of the custom URL in what it reports of it, if it reports any',
+    async run(context) {
+      await context.start()
+      const { id } = await context.deploy()
+      await context.waitUntilServing(id)
+      const host = `${randomUUID()}.example.com`
+      await context.patch(id, { source_config: { custom_url: host } })
+      await context.waitUntilServing(id)
+      const reported = context
+        .exchanges('/report')
+        .flatMap(({ request }) => request.reports as Report[])
+        .flatMap(({ custom_host }) => custom_host ?? [])
+      assert(
+        reported.every(one => one.host === host),
+        'The agent reported a host that is not that of the custom URL.',
+      )
+      const { body } = await context.call('GET', '/v2/custom-hosts')
+      const [stored] = body.resources.filter((one: { host: string }) => one.host === host)
+      const isLost = reported.at(-1)?.leads_here === false
+      assert(isLost === (stored.unreachable_since !== null), 'The host is not what the agent reported of it.')
+    },
+  },
+  {
     name: 'asks before it starts a job, and reports its end, if it runs jobs',
     async run(context) {
       await context.start()

@@ -135,6 +135,11 @@ export class DeploymentRecords {
     return this.#domain ? `https://${labelOf(host)}.${this.#domain}` : `http://${host}:${routerPort}`
   }
 
+  /** The host of its custom URL, if it can have one. */
+  customHostOf({ custom_url, routed }: SavedDeployment): string | undefined {
+    return routed ? parseCustomUrl(custom_url, this.#domains)?.host : undefined
+  }
+
   /**
    * The label that the control plane gives, unless another workspace has it on this machine. Without one: names are
    * unique within a workspace only, so a taken one gets a suffix.

@@ -26,6 +26,8 @@ import type {
   StoreUsage,
   WriteLog,
 } from '../../engine.ts'
+import { findDirection } from '../../public-proxy/host-probes.ts'
+import { HostWatch } from '../../public-proxy/host-watch.ts'
 import type { PublicProxy } from '../../public-proxy/public-proxy.ts'
 import { signatureOf } from '../../redaction/redaction.ts'
 import { listFolder, readJson, readText, removeRecursively, stampFolder, writeJson } from '../../system/files.ts'
@@ -85,6 +87,7 @@ export abstract class PooledEngine implements Engine {
   readonly #records: DeploymentRecords
   readonly #router: RouterClient
   readonly #proxy: PublicProxy | undefined
+  readonly #hosts: HostWatch | undefined
   readonly #moving: MovingCopies
   readonly #rests = new RestRecords(({ deployment_id: id, revision_id }) =>
     this.path(id, 'revisions', revision_id, 'rest.json'),
@@ -117,6 +120,15 @@ export abstract class PooledEngine implements Engine {
       renewal => this.events.renewAccess(renewal),
       lines => this.#logRequests(lines),
     )
+    if (public_addresses)
+      this.#hosts = new HostWatch({
+        listHosts: () => this.#customHosts().map(([, host]) => host),
+        readCertificates: () => this.#router.certificates(),
+        findDirection: host => findDirection(host, public_addresses),
+        onChange: changed => {
+          for (const [id, host] of this.#customHosts()) if (host === changed) this.events.changed(id)
+        },
+      })
     this.#draining = new Draining({
       router: this.#router,
       drain_ms: this.limits.drain_ms,
@@ -216,6 +228,8 @@ export abstract class PooledEngine implements Engine {
       this.limits.usage_poll_ms,
       () => void this.#recordUsage().catch(() => this.#applyRoutes().catch(() => {})),
     )
+    // The router may be starting again.
+    if (this.#hosts) this.repeatEvery(this.limits.usage_poll_ms, () => void this.#hosts!.look().catch(() => {}))
   }
 
   async deployments(): Promise<string[]> {
@@ -230,6 +244,7 @@ export abstract class PooledEngine implements Engine {
       return { revision_id, phase, reason: pools.reason(isRouted), condition: pools.condition(isRouted) }
     })
     const split = saved && splitOf(saved)
+    const custom_host = saved && this.#hosts?.read(this.#records.customHostOf(saved) ?? '')
     const isSplit = split && this.#serversOf(deployment_id, split.revision_id).targets.length > 0
     return {
       running,
@@ -237,10 +252,19 @@ export abstract class PooledEngine implements Engine {
       ...(isSplit && !this.#unapplied.has(deployment_id) && { split }),
       url: saved && !saved.isWithoutWeb ? this.#records.urlOf(saved, this.#router.port) : null,
       ...(saved && this.#records.hasLocalUrl(saved) && { local_url: `http://127.0.0.1:${saved.local_port}` }),
+      ...(custom_host && { custom_host }),
       hasRemains: fs.existsSync(this.path(deployment_id)),
       database: this.provisioner.statusOf(deployment_id),
       ...(saved?.used && { last_request_at: new Date(saved.used).toISOString() }),
     }
+  }
+
+  #customHosts(): [deployment_id: string, host: string][] {
+    return listFolder(this.#home).flatMap(id => {
+      const saved = this.#records.read(id)
+      const host = saved && this.#records.customHostOf(saved)
+      return host === undefined ? [] : [[id, host] as [string, string]]
+    })
   }
 
   async readUsage(): Promise<RevisionUsage[]> {

@@ -9,6 +9,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { AccessRenewal } from '../../../protocol/access-renewals.schema.ts'
+import type { Certificates } from '../../public-proxy/certificate-gate.ts'
 import type { PublicAddresses } from '../../public-proxy/host-probes.ts'
 import type { RouterEndpoint } from '../../public-proxy/public-proxy.ts'
 import { readJson, writeJson } from '../../system/files.ts'
@@ -207,6 +208,11 @@ export class RouterClient {
   /** The load of each deployment, as totals since this router started. */
   async loads(): Promise<Record<string, RequestLoad>> {
     return (await this.#request('GET', undefined, 'loads')) as Record<string, RequestLoad>
+  }
+
+  /** Reads hosts whose last order of a certificate has ended. */
+  async certificates(): Promise<Certificates> {
+    return (await this.#request('GET', undefined, 'certificates')) as Certificates
   }
 
   /** Totals since this router started. */

@@ -143,6 +143,7 @@ const control = http.createServer(async (req, res) => {
   const answers: Record<string, () => object> = {
     '/asked': router.lastRequests,
     '/counts': router.requestCounts,
+    '/certificates': () => gate?.certificates() ?? {},
     '/loads': router.loads,
   }
   const [path, split] = req.url!.split('?split=')

@@ -163,7 +163,7 @@ function Host({ workspace, me, deployment }: SettingsProps) {
   const host = hostOf(url.startsWith('https://') ? url : `https://${url}`).replace(/:\d+$/, '')
   const found = data?.resources.find(one => one.host === host)
   if (!found) return null
-  const { verified_at, served, record } = found
+  const { verified_at, served, record, unreachable_since, certificate_failed_at } = found
   return (
     <div class={styles.host}>
       <p>
@@ -176,6 +176,18 @@ function Host({ workspace, me, deployment }: SettingsProps) {
           </>
         )}
       </p>
+      {unreachable_since && (
+        <p>
+          <Badge tone="bad">Unreachable</Badge> DNS leads elsewhere. Noticed{' '}
+          <Ago time={unreachable_since} suffix=" ago" />. Correct its A, AAAA or CNAME records.
+        </p>
+      )}
+      {certificate_failed_at && (
+        <p>
+          <Badge tone="bad">Certificate failed</Badge> The last order failed{' '}
+          <Ago time={certificate_failed_at} suffix=" ago" />.
+        </p>
+      )}
       {!verified_at && (
         <>
           <p>Create this TXT record at the DNS of the host, then verify it:</p>

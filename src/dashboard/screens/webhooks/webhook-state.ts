@@ -62,7 +62,7 @@ export const RESOURCES = [
   ['drain', 'Drains'],
   ['preview_policy', 'Preview policies'],
   ['bypass', 'Share links and bypass tokens'],
-  ['custom_host', 'Custom domains: verified, lost'],
+  ['custom_host', 'Custom domains: verified, lost, unreachable, certificates that fail'],
   ['job', 'Jobs: created, started, ended'],
   ['schedule', 'Schedules'],
   ['snapshot', 'Snapshots'],
