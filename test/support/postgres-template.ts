@@ -9,7 +9,7 @@ import type { TestProject } from 'vitest/node'
 import { makeTemplate } from '../../src/agent/engines/process/deployment-servers.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { findBinaries, findServerIdentity } from '../../src/postgres/data-folder.ts'
-import { copyDataFolder, query } from './postgres.ts'
+import { copyDataFolder, query, stopAutovacuum } from './postgres.ts'
 import { findTemplateFolder } from './template-folder.ts'
 
 declare module 'vitest' {
@@ -33,6 +33,7 @@ export default async function setup(project: TestProject) {
   async function startSharedServer(): Promise<Postgres> {
     const dataDir = join(folder, 'shared')
     await copyDataFolder(await getTemplate(), dataDir)
+    await stopAutovacuum(dataDir)
     return startPostgres({ dataDir, durable: false })
   }
   async function createDatabase(): Promise<string> {

@@ -8,7 +8,7 @@ import type { TestProject } from 'vitest/node'
 import { startPostgres } from '../../src/host/embedded-postgres.ts'
 import { startDatabasePool } from './database-pool.ts'
 import { startModelServer } from './model-server.ts'
-import { copyDataFolder } from './postgres.ts'
+import { copyDataFolder, stopAutovacuum } from './postgres.ts'
 import { startS3 } from './s3.ts'
 import { findTemplateFolder } from './template-folder.ts'
 import { makeTripCounter } from './trips.ts'
@@ -33,6 +33,7 @@ async function startServices(): Promise<Services> {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-test-'))
   const dataDir = join(folder, 'data')
   await copyDataFolder(await findTemplateFolder(), dataDir)
+  await stopAutovacuum(dataDir)
   const postgres = await startPostgres({ dataDir, durable: false })
 
   const { trips, onTrip } = makeTripCounter()
