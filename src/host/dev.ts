@@ -22,13 +22,14 @@ import { PortTakenError, startWrangler } from './wrangler.ts'
 const USAGE = `npm run dev [-- --port PORT]
 
 Starts Slipway on this machine, on port 8787 or the next free one. Set DATABASE_URL to use a Postgres of your own
-instead of the embedded one, and SLIPWAY_HOME to use another data folder than .slipway. The settings of
-docs/reference/settings.md apply too. Log lines are short on a terminal, without colors if NO_COLOR is set, and JSON
-elsewhere.`
+instead of the embedded one, and SLIPWAY_HOME to use another data folder than .slipway. SLIPWAY_DEV_WATCH=off saves the
+CPU time of looking for changes to the source. The settings of docs/reference/settings.md apply too. Log lines are short
+on a terminal, without colors if NO_COLOR is set, and JSON elsewhere.`
 const FIRST_PORT = 8787
 const READY_TIMEOUT_MS = 60_000
 /** A Postgres that exits sooner than this is not restarted. */
 const MIN_UPTIME_MS = 1_000
+const watch = process.env.SLIPWAY_DEV_WATCH !== 'off'
 /** The request id of dev's own requests, which are not printed. */
 const PROBE_ID = `dev-${process.pid}`
 
@@ -81,7 +82,7 @@ async function main() {
     const vars = { ...settings, ...(ownDatabase && isNeonUrl(ownDatabase) ? (await database).addresses : gateway) }
     for await (const port of candidatePorts(requestedPort)) {
       const onLine = (line: string) => showLogLine(line, isPolling)
-      const worker = startWrangler({ home, port, settings: vars, onLine, onProblem: printError })
+      const worker = startWrangler({ home, port, watch, settings: vars, onLine, onProblem: printError })
       cleanup.defer(worker.stop)
       const error = await Promise.race([worker.listening, worker.broken])
       // Another process bound the port after the check.
@@ -238,7 +239,7 @@ ${bold('Slipway is ready')} ${dim(`in ${(ms / 1000).toFixed(1)} s`)}
 
   curl -s -H "X-Api-Key: ${api_key}" ${url}/orgs/current/info
 
-${dim('Changes to the source take effect at once. Ctrl-C stops everything.')}
+${dim(`Changes to the source take effect ${watch ? 'at once' : 'after a restart'}. Ctrl-C stops everything.`)}
 `)
   if (port) print(`${dim('An application to try:')}\n${firstDeployment(url, api_key, port)}\n`)
   const settings = isFound ? '' : `SLIPWAY_URL=${url} SLIPWAY_API_KEY=${api_key} `

@@ -13,6 +13,7 @@ import type { WranglerInput } from './wrangler-main.ts'
 type WranglerOptions = {
   home: Home
   port: number
+  watch: boolean
   settings: Record<string, string>
   onLine: (line: string) => void
   /** Called with warnings and build errors. */
@@ -44,7 +45,7 @@ const isNoise = (line: string) =>
   /^env\.\w+ \(/.test(line) ||
   /If you think this is a bug|newer version of Wrangler/.test(line)
 
-export function startWrangler({ home, port, settings, onLine, onProblem }: WranglerOptions) {
+export function startWrangler({ home, port, watch, settings, onLine, onProblem }: WranglerOptions) {
   // They hold uploads, whose files get default modes.
   for (const name of ['worker', 'registry', 'cache', 'wrangler']) {
     mkdirSync(home.file(name), { recursive: true, mode: 0o700 })
@@ -56,6 +57,7 @@ export function startWrangler({ home, port, settings, onLine, onProblem }: Wrang
     envFile: home.write('worker.env', Object.entries(settings).map(envFileLine).join('')),
     persist: home.file('worker'),
     port,
+    watch,
   }
   const child = spawn(
     process.execPath,
