@@ -73,13 +73,13 @@ const RUNTIMES = ['deno', 'bun']
 const ofProject = (projects: string[]) => (file: TestSpecification) => projects.indexOf(file.project.name)
 
 export class LongestFirst extends BaseSequencer {
-  /** So that only two workers start for a runtime, its files come while the longest of other projects take the rest. */
+  /** So that one worker starts for a runtime, its files come while the longest of other projects take the rest. */
   override async sort(files: TestSpecification[]) {
     const sorted = (await super.sort(files)).sort((a, b) => rank(a) - rank(b))
     const [isOf, isRuntime] = [ofProject(PROJECTS), ofProject(RUNTIMES)]
     const runtimes = sorted.filter(file => isRuntime(file) >= 0).sort((a, b) => isRuntime(a) - isRuntime(b))
     const others = sorted.filter(file => isRuntime(file) < 0).sort((a, b) => isOf(a) - isOf(b))
-    const workers = Math.max(Number(this.ctx.config.maxWorkers) - 2, 0)
+    const workers = Math.max(Number(this.ctx.config.maxWorkers) - 1, 0)
     return [...others.slice(0, workers), ...runtimes, ...others.slice(workers)]
   }
 }
