@@ -1,6 +1,6 @@
 // A policy hides resources on every route: those of a workspace that a caller of the same workspace may not see.
 import { sql } from 'drizzle-orm'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, inject, it } from 'vitest'
 import { describeAccess } from '../../../src/kernel/access-scopes.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import type { Operation } from '../../../src/kernel/http/routes.ts'
@@ -96,7 +96,11 @@ describe.each(['gateway', 'withoutTenantPredicates', 'withoutRowSecurity'] as co
     return secrets.filter(secret => rest.includes(secret))
   }
 
-  const inWorkspace = guardedOperations.filter(({ verb }) => verb.permission !== null)
+  const all = guardedOperations.filter(({ verb }) => verb.permission !== null)
+  // Callers are of the workspace of the hidden resources, so tenant predicates hide nothing from them. Some operations
+  // show that row policies need none.
+  const isSampled = through === 'withoutTenantPredicates' && inject('fuzz').requests < 10_000
+  const inWorkspace = isSampled ? all.filter((_, i) => i % 3 === 0) : all
 
   it.runIf(through !== 'withoutRowSecurity')(
     'shows nothing to a caller with every permission, for whom a policy denies reading',
@@ -143,7 +147,7 @@ describe.each(['gateway', 'withoutTenantPredicates', 'withoutRowSecurity'] as co
     const { key } = await newLimitedCaller(tenant, workspacePermissions, policies)
     const unexpected: string[] = []
     const denied = inWorkspace.filter(one => changes.includes(one.verb.permission!) && namesHidden(one))
-    expect(denied.length).toBeGreaterThan(15)
+    expect(denied.length).toBeGreaterThan(isSampled ? 5 : 15)
     for (const operation of denied) {
       const { body } = await call(operation, key)
       if (body?.code !== 'denied_by_policy') unexpected.push(`${operation.id} ${JSON.stringify(body)}`)
