@@ -4,12 +4,12 @@ import { digestsOf } from '../../src/agent/engines/container/images.ts'
 import { isPinned, replicaParts, sidecarImagesOf } from '../../src/agent/engines/container/replica-spec.ts'
 import { type StoreSpec, storeRequestsOf, storeSpecOf } from '../../src/agent/engines/container/store-specs.ts'
 import { findUnsupported } from '../../src/agent/engines/container/unsupported-features.ts'
-import { shellCommand } from '../../src/agent/engines/local/shell-command.ts'
 import { parseCpu, parseMemory } from '../../src/agent/engines/quantities.ts'
 import { explainExit, explainStartFailure } from '../../src/agent/images/container-failures.ts'
 import type { CreateRequest } from '../../src/agent/images/docker-api.ts'
 import { explainBuildFailure, explainPullFailure } from '../../src/agent/images/image-failures.ts'
 import { registryOf } from '../../src/agent/images/registry-logins.ts'
+import { shellCommand } from '../../src/agent/system/shell-command.ts'
 import { type ResourceSpec, withDefaults } from '../../src/protocol/resources.schema.ts'
 import { makeUnit } from '../support/process-engine.ts'
 
@@ -200,7 +200,13 @@ describe('a replica', () => {
     ['node main.js', 'exec node main.js'],
     ['npm run x && node main.js', 'npm run x && exec node main.js'],
     ['cd app && exec ./run', 'cd app && exec ./run'],
+    ['serve --port=$PORT --at $TMPDIR/run', 'exec serve --port=$PORT --at $TMPDIR/run'],
     ['echo "$X" | cat', 'echo "$X" | cat'],
+    ['serve $(id -u)', 'serve $(id -u)'],
+    [`cd app && serve "0.0.0.0:$PORT" 'a && b'`, `cd app && exec serve "0.0.0.0:$PORT" 'a && b'`],
+    ['say "$(a "b && c d")"', 'say "$(a "b && c d")"'],
+    ['cd app && . ./run', 'cd app && . ./run'],
+    ['true-server', 'exec true-server'],
   ])('starts `%s` as `%s`', (command, script) => {
     expect(shellCommand(command)).toEqual(['/bin/sh', '-c', script])
   })

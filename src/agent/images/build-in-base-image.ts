@@ -13,6 +13,7 @@ import { withModuleCache } from '../builds/module-cache.ts'
 import type { Artifact, SourceTree } from '../engine.ts'
 import { finishSite } from '../site/finish-site.ts'
 import { removeRecursively } from '../system/files.ts'
+import { withExec } from '../system/shell-command.ts'
 import { excludeGit } from './build-image.ts'
 import { explainExit } from './container-failures.ts'
 import { deploymentLabels, REVISION_LABEL, ROLE_LABEL, resourcePrefix } from './container-labels.ts'
@@ -58,7 +59,7 @@ export function buildInBaseImage(job: PlanJob): Promise<BuiltImage> {
   const owned = [APP_FOLDER, APP_HOME, RUNTIME_FOLDER].join(' ')
   const changeOwner =
     user === undefined ? [] : [`mkdir -p ${owned} /tmp; chmod 1777 /tmp; chown -R ${user}:${user} ${owned}`]
-  const entry = [`ENTRYPOINT ["/bin/sh", "-c"]`, `CMD ${JSON.stringify([start])}`]
+  const entry = [`ENTRYPOINT ["/bin/sh", "-c"]`, `CMD ${JSON.stringify([withExec(start)])}`]
   const changes = [`WORKDIR ${APP_FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${APP_HOME}`, ...entry]
   return runPlan(job, changeOwner, async (container, signal) => {
     const location = await commitContainer(api, container, {

@@ -687,7 +687,7 @@ describe('processes of other types', () => {
     const { replicas, template } = api.get('Deployment', `${BASE}-r1-worker`).spec
     const [app] = template.spec.containers
     expect(replicas).toBe(3)
-    expect(app.command.at(-1)).toBe('cd /app && work')
+    expect(app.command.at(-1)).toBe('cd /app && exec work')
     expect(app.livenessProbe.exec.command.at(-1)).toBe('cd /app && check')
     expect(app.resources).toMatchObject({ requests: { cpu: '250m' }, limits: { memory: '256Mi' } })
     expect(app.ports).toBeUndefined()
@@ -758,7 +758,7 @@ describe('a command that runs once', () => {
     expect(restartPolicy).toBe('Never')
     expect(initContainers).toMatchObject([{ name: 'proxy', restartPolicy: 'Always' }])
     expect(containers).toHaveLength(1)
-    expect(containers[0].command.at(-1)).toBe('migrate "$URL"')
+    expect(containers[0].command.at(-1)).toBe('exec migrate "$URL"')
     const names = containers[0].env.map(({ name }: { name: string }) => name)
     expect(names).toEqual(['URL', 'SLIPWAY_ROLE', 'SLIPWAY_RUN_ID'])
     putPod(api, job, makeRunningStatus('app'))

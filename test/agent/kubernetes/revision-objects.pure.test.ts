@@ -407,7 +407,8 @@ describe('the container of an application', () => {
 
   test('has the start command and the health path of the configuration', () => {
     const app = podOf(createObjects({ artifact: { start_command: 'npm start', health_path: '/ok' } })).containers[0]!
-    expect(app.command).toEqual(['/bin/sh', '-c', 'npm start'])
+    // The application gets the signals of its pod.
+    expect(app.command).toEqual(['/bin/sh', '-c', 'exec npm start'])
     for (const probe of [app.startupProbe, app.readinessProbe, app.livenessProbe])
       expect(probe).toMatchObject({ httpGet: { path: '/ok', port: 'http' } })
     expect(podOf(createObjects()).containers[0]!.readinessProbe).toMatchObject({ tcpSocket: { port: 'http' } })

@@ -15,10 +15,10 @@ import {
   TYPE_LABEL,
 } from '../../images/container-labels.ts'
 import { type CreateRequest, MAX_PROCESSES } from '../../images/docker-api.ts'
+import { shellCommand } from '../../system/shell-command.ts'
 import { RUN_VARIABLE } from '../../system/tracked-process.ts'
 import { graphVariables } from '../graph-variables.ts'
 import { imageCommand } from '../image-command.ts'
-import { shellCommand } from '../local/shell-command.ts'
 import { MODEL_TOKEN_FILE, modelVariables } from '../model-variables.ts'
 import { RUN_ROLE, type RunningType, WEB, withAmounts } from '../process-types.ts'
 import { MIB, parseCpu, parseMemory } from '../quantities.ts'

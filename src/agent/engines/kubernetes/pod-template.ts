@@ -14,6 +14,7 @@ import { narrowingMembers } from '../../../protocol/listener-policy.ts'
 import { toMillicores } from '../../../protocol/resources.schema.ts'
 import { QUEUE_PATH, SCALE_TARGETS } from '../../../protocol/scaling.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
+import { shellCommand } from '../../system/shell-command.ts'
 import { imageCommand } from '../image-command.ts'
 import { processTypesOf, RUN_ROLE, WEB } from '../process-types.ts'
 import { URL_ALIASES } from '../store-variables.ts'
@@ -183,7 +184,7 @@ function appContainerOf(
     image,
     // A digest never changes; a tag may have moved.
     imagePullPolicy: image.includes('@') ? 'IfNotPresent' : 'Always',
-    ...(command !== null && { command: ['/bin/sh', '-c', escapeDollars(command)] }),
+    ...(command !== null && { command: shellCommand(command).map(escapeDollars) }),
     env: environmentOf(spec, artifact, workload.component),
     // The volume is always there, so pods are not replaced when a revision gets or loses its Secret.
     envFrom: [tracingName(spec), modelVariablesName(spec)].map(name => ({ secretRef: { name, optional: true } })),

@@ -10,11 +10,11 @@ import { MAX_LINE_LENGTH } from '../../system/lines.ts'
 import { LogFile } from '../../system/log-file.ts'
 import { isPortOfOther, listListeningPorts } from '../../system/ports.ts'
 import { isAlive, type Process, type ProcessIdentity } from '../../system/processes.ts'
+import { shellCommand } from '../../system/shell-command.ts'
 import { findTracked, readTracked, spawnTracked, type TrackedProcess } from '../../system/tracked-process.ts'
 import type { User } from '../../system/users.ts'
 import { describeListening, findAnnouncedPort, probe } from '../local/health.ts'
 import type { Health, OutputLine, Replica, ReplicaUsage, Unhealthy } from '../local/replica.ts'
-import { shellCommand } from '../local/shell-command.ts'
 
 const LAST_LINES = 40
 /** The file with its standard error. Copies that an earlier agent started have none. */
