@@ -119,7 +119,7 @@ test('a source without a Dockerfile is built in the base image, and its image do
   )
   const execute = (command: string) => podman.podman('exec', name, '/bin/sh', '-c', command)
   expect(await waitFor(() => execute('wget -qO- http://127.0.0.1:$PORT/index.html').catch(() => ''))).toBe('built')
-  expect(await execute('echo a > /tmp/a && echo b > $HOME/b && echo c > c && pwd && echo $HOME')).toBe(
+  expect(await execute('echo a > $TMPDIR/a && echo b > $HOME/b && echo c > c && pwd && echo $HOME')).toBe(
     '/app\n/home/app',
   )
   expect(await execute('env')).not.toContain('hush')

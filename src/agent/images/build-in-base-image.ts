@@ -60,12 +60,13 @@ export function buildInBaseImage(job: PlanJob): Promise<BuiltImage> {
   const changeOwner =
     user === undefined ? [] : [`mkdir -p ${owned} /tmp; chmod 1777 /tmp; chown -R ${user}:${user} ${owned}`]
   const entry = [`ENTRYPOINT ["/bin/sh", "-c"]`, `CMD ${JSON.stringify([withExec(start)])}`]
-  const changes = [`WORKDIR ${APP_FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${APP_HOME}`, ...entry]
+  const forUser = [`WORKDIR ${APP_FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${APP_HOME}`, ...entry]
   return runPlan(job, changeOwner, async (container, signal) => {
     const location = await commitContainer(api, container, {
       repo: builtImageName(spec),
       tag: spec.revision_id,
-      changes: user === undefined ? [] : changes,
+      // Among processes, an application has a folder of its own for this.
+      changes: ['ENV TMPDIR=/tmp', ...(user === undefined ? [] : forUser)],
       signal,
     })
     return {
