@@ -1,28 +1,36 @@
 // A Django application with a database, Redis, a disk and all kinds of processes, killed 50 times at random in use.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { startPodman } from '../../support/podman.ts'
 import { requestRouter } from '../../support/process-engine.ts'
 import { makeRandom } from '../support/random.ts'
 import { check, findMissing, hasProgram, note, optionOf, runTrial, skipped } from '../support/trial.ts'
 import { until } from '../support/two-hosts.ts'
+import { Objects } from './cluster/objects.ts'
+import { openIngress } from './cluster/pod-ingress.ts'
+import { IMAGE_PROGRAMS, startRealPods } from './cluster/real-pods.ts'
+import { fillCluster, findMissingForPods, findMissingKubernetes, startCluster } from './cluster/start-cluster.ts'
 import { newBackup } from './whole-application/backup.ts'
 import { pushImages } from './whole-application/images.ts'
 import { type Installation, startInstallation } from './whole-application/installation.ts'
-import { findContainers, findProcesses, killOne, type Victims } from './whole-application/kills.ts'
+import { findContainers, findPods, findProcesses, killOne, type Victims } from './whole-application/kills.ts'
 import { change, createShop, listJobs, readWhenCalm, type Shop, writeRelease } from './whole-application/shop.ts'
 import { readJson, startUse } from './whole-application/use.ts'
 import { checkFiles, checkJobs, checkRows, checkSchedule, checkTicks } from './whole-application/verify.ts'
 
 const SEED = Number(optionOf('seed') ?? Date.now() % 1_000_000)
 /** Containers are slower. */
-const KILLS: Record<Engine, number> = { process: 50, container: 15 }
+const KILLS: Record<Engine, number> = { process: 50, container: 15, kubernetes: 15 }
 /** Between two kills on average. */
 const KILL_PAUSE_MS = 3000
 const JOB_PAUSE_MS = 12_000
 
-type Engine = 'process' | 'container'
+type Engine = 'process' | 'container' | 'kubernetes'
 type Machine = {
   settings: Record<string, string>
+  reach?: (url: string) => string
   findVictims(installation: Installation, shop: Shop, random: () => number): Victims
 }
 
@@ -80,12 +88,13 @@ async function tryEngine(cleanup: AsyncDisposableStack, engine: Engine, machine:
   note(`engine ${engine}`)
   const random = makeRandom(SEED)
   const kills = Number(optionOf('kills') ?? KILLS[engine])
-  const installation = await startInstallation(cleanup, engine, machine.settings)
+  const installation = await startInstallation(cleanup, engine, machine.settings, machine.reach)
   const { api, slipway, folder } = installation
   const [first, second] = [writeRelease(folder, 1), writeRelease(folder, 2)]
   const shop = await createShop(installation, 'shop')
   await change(installation, 'it is brought from a folder', ['deploy', first, '--name', 'shop'])
-  const { url, active_revision_id } = (await api('GET', `/v2/deployments/${shop.id}`)).body
+  const { active_revision_id } = (await api('GET', `/v2/deployments/${shop.id}`)).body
+  const url = await installation.readUrl(shop.id)
   const readRelease = () => readJson<{ release: string; migrations: string[] }>(url, '/release')
   const fresh = await until('it answers', readRelease, 60_000)
   check('its migration has run', `${fresh.release} ${fresh.migrations}` === '1 0001_initial', JSON.stringify(fresh))
@@ -161,10 +170,45 @@ async function tryContainers(): Promise<void> {
   })
 }
 
-const TRIALS: Record<Engine, () => Promise<void>> = { process: tryProcesses, container: tryContainers }
+/**
+ * A real API server with its controllers and its scheduler. The trial plays the node: it runs each container of a pod
+ * with Podman, in a network of the pod, and its disks are folders. It plays the controllers of volumes, of snapshots
+ * and of Ingresses, and kube-proxy, too. Limits of resources and probes of liveness are left out.
+ */
+async function tryCluster(): Promise<void> {
+  const missing = findMissingForPods(...IMAGE_PROGRAMS) ?? findMissingKubernetes()
+  if (missing) return skipped(`a cluster: ${missing}`)
+  await using cleanup = new AsyncDisposableStack()
+  const folder = mkdtempSync(join(tmpdir(), 'slipway-whole-cluster-'))
+  cleanup.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 9 }))
+  const kubernetes = await startCluster(cleanup, folder)
+  const cluster = new Objects(kubernetes.config)
+  await fillCluster(cluster)
+  const { podman, base, runner, settings } = await startRealPods(cleanup, kubernetes, cluster, 'whole')
+  const reach = await openIngress(cleanup, host => runner.findByHost(host))
+  await tryEngine(cleanup, 'kubernetes', {
+    settings: {
+      ...settings,
+      K8S_ROUTES: 'ingress',
+      K8S_DOMAIN: 'apps.example.com',
+      K8S_REDIS_IMAGE: base,
+      K8S_BUILD_SOCKET: podman.socket,
+      K8S_BUILD_BASE_IMAGES: `python=${base}`,
+      K8S_BUILD_REGISTRY: `${podman.registry}/built`,
+    },
+    reach,
+    findVictims: (installation, { id }, random) => findPods(installation, id, { runner, cluster }, random),
+  })
+}
+
+const TRIALS: Record<Engine, () => Promise<void>> = {
+  process: tryProcesses,
+  container: tryContainers,
+  kubernetes: tryCluster,
+}
 
 await runTrial(async () => {
   note(`--seed=${SEED} makes the same choices`)
-  for (const engine of ['process', 'container'] as const)
+  for (const engine of Object.keys(TRIALS) as Engine[])
     if ([undefined, engine].includes(optionOf('engine') as Engine)) await TRIALS[engine]()
 })

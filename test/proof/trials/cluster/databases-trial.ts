@@ -4,19 +4,14 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import pg from 'pg'
 import { BACKUP_OF_LABEL, COMPONENT_LABEL, DEPLOYMENT_LABEL } from '../../../../src/agent/engines/kubernetes/names.ts'
-import { startPodman } from '../../../support/podman.ts'
 import { startS3 } from '../../../support/s3.ts'
-import { pushImages } from '../whole-application/images.ts'
 import { type Installation, startInstallation } from '../whole-application/installation.ts'
-import { createAgentAccount } from './agent-account.ts'
 import type { Kubernetes } from './kubernetes.ts'
-import { createRestrictedNamespace, DYNAMIC_CLASS } from './nodes.ts'
 import type { Objects, Ref } from './objects.ts'
-import { createImageFinder, pushApplicationImage, pushDatabaseImage } from './pod-images.ts'
-import { PodNetwork } from './pod-network.ts'
+import { pushApplicationImage } from './pod-images.ts'
+import { startRealPods } from './real-pods.ts'
 import { expect, expectEqual, type Results, waitUntil } from './results.ts'
-import { PodRunner } from './run-pods.ts'
-import { playSnapshotDriver } from './snapshot-driver.ts'
+import type { PodRunner } from './run-pods.ts'
 
 const NAMESPACE = 'databases'
 const KINDS = [
@@ -37,40 +32,13 @@ const RESOURCES = {
 
 export async function tryDatabases(kubernetes: Kubernetes, cluster: Objects, results: Results): Promise<void> {
   await using cleanup = new AsyncDisposableStack()
-  const folder = join(kubernetes.folder, NAMESPACE)
-  fs.mkdirSync(folder)
-  const podman = await startPodman()
-  cleanup.defer(() => podman.stop())
-  const { base } = await pushImages(podman)
-  const database = await pushDatabaseImage(podman, base)
+  const { folder, podman, base, runner, settings } = await startRealPods(cleanup, kubernetes, cluster, NAMESPACE)
   const image = await pushApplicationImage(podman, base)
-  const findImage = createImageFinder(cleanup)
-  for (const one of [database, image]) findImage(one)
   const bucket = join(folder, 'bucket')
   const s3 = await startS3(bucket)
   cleanup.defer(async () => void (await s3.close()))
-  const network = new PodNetwork()
-  network.open()
-  cleanup.defer(() => network.close())
-  const runner = new PodRunner({ cluster, network, folder, findImage })
-  cleanup.defer(() => runner.close())
-  await runner.open()
-  await createRestrictedNamespace(cluster, NAMESPACE, 'runner')
-  const { config } = await createAgentAccount(kubernetes, cluster, [NAMESPACE])
-  const installation = await startInstallation(cleanup, 'kubernetes', {
-    KUBECONFIG: config,
-    K8S_NAMESPACES: NAMESPACE,
-    K8S_STORAGE_CLASS: DYNAMIC_CLASS,
-    K8S_SNAPSHOT_CLASS: 'trial',
-    K8S_DRAIN_SECONDS: '2',
-    K8S_POSTGRES_IMAGE: database,
-    K8S_HTTP_REGISTRIES: podman.registry,
-    ...Object.fromEntries(
-      Object.entries(s3.settings).map(([name, value]) => [name.replace('UPLOADS', 'BACKUPS'), value]),
-    ),
-  })
-  const playing = playSnapshotDriver(cluster, BACKUP_OF_LABEL, folder)
-  cleanup.defer(() => playing.stop())
+  const backups = Object.entries(s3.settings).map(([name, value]) => [name.replace('UPLOADS', 'BACKUPS'), value])
+  const installation = await startInstallation(cleanup, 'kubernetes', { ...settings, ...Object.fromEntries(backups) })
   await new DatabaseTrial({ ...installation, cluster, runner, results, image, bucket }).run()
 }
 
@@ -233,8 +201,8 @@ class DatabaseTrial {
   /** By the command line. Returns the id of its deployment. */
   async #makePreview(): Promise<string> {
     const { slipway, image, runner } = this.#place
-    const options = ['--branch', 'cart', '--image', image, '--database', 'copy', '--timeout', String(DEPLOY_SECONDS)]
-    const { code, lines, errors } = await slipway(['preview', 'shop', ...options])
+    const options = ['--image', image, '--database', 'copy', '--timeout', String(DEPLOY_SECONDS)]
+    const { code, lines, errors } = await slipway(['preview', '--name', 'shop', '--branch', 'cart', ...options])
     const made = lines.find(({ type }) => type === 'preview') as { deployment_id?: string } | undefined
     expect(code === 0, `exit code ${code}: ${JSON.stringify(lines.slice(-5))} ${errors} ${runner.describe()}`)
     return made!.deployment_id!

@@ -1,9 +1,13 @@
 // Images for pods that really run: a Postgres as the official image is, and those of a registry of this machine.
-import { execFileSync } from 'node:child_process'
+import { execFile, execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import type { Podman } from '../../../support/podman.ts'
+
+const execute = promisify(execFile)
+const STORAGE = 'containers-storage:'
 
 /** Pods of a database run as the user of the official image, and without root. */
 const ENTRYPOINT = `#!/bin/sh
@@ -52,19 +56,24 @@ async function pushImage({ podman, push, registry }: Podman, name: string, lines
 }
 
 /** The image of a pod in the store of this machine's Podman, which runs the pods. */
-export function createImageFinder(cleanup: AsyncDisposableStack): (image: string) => string {
-  const known = new Map<string, string>()
+export function createImageFinder(cleanup: AsyncDisposableStack): (image: string) => Promise<string> {
+  const known = new Map<string, { name: string; copied: Promise<unknown> }>()
   cleanup.defer(() => {
-    for (const name of known.values()) execFileSync('podman', ['rmi', '--force', name], { stdio: 'ignore' })
+    for (const { name } of known.values()) execFileSync('podman', ['rmi', '--force', name], { stdio: 'ignore' })
   })
-  return image => {
-    const name = known.get(image) ?? `localhost/slipway-pod-trial:${process.pid}-${known.size}`
-    if (known.has(image)) return name
+  let count = 0
+  const copy = (image: string) => {
+    const name = `localhost/slipway-pod-trial:${process.pid}-${count++}`
     const from = `docker://${image.replace(/:[^/:@]+@/, '@')}`
-    execFileSync('skopeo', ['copy', '--quiet', '--src-tls-verify=false', from, `containers-storage:${name}`], {
-      stdio: 'pipe',
+    return { name, copied: execute('skopeo', ['copy', '--quiet', '--src-tls-verify=false', from, `${STORAGE}${name}`]) }
+  }
+  return async image => {
+    const found = known.get(image) ?? copy(image)
+    known.set(image, found)
+    await found.copied.catch((error: unknown) => {
+      known.delete(image)
+      throw error
     })
-    known.set(image, name)
-    return name
+    return found.name
   }
 }

@@ -5,6 +5,8 @@ import * as net from 'node:net'
 import { POD_NETWORK } from './kubernetes.ts'
 
 const BRIDGE = 'slw-trial'
+/** The last parts of the addresses of pods. */
+const [FIRST_POD, LAST_POD] = [2, 254]
 /** This machine, as pods see it. */
 export const HOST_ADDRESS = `${POD_NETWORK}.1`
 const ip = (...args: string[]) => execFileSync('ip', args, { stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' })
@@ -12,9 +14,9 @@ const ip = (...args: string[]) => execFileSync('ip', args, { stdio: ['ignore', '
 export type Target = { host: string; port: number }
 
 export class PodNetwork {
-  readonly #namespaces = new Set<string>()
+  readonly #namespaces = new Map<string, number>()
   readonly #forwarders = new Map<string, net.Server>()
-  #last = 1
+  #last = FIRST_POD - 1
 
   open(): void {
     this.close()
@@ -25,10 +27,10 @@ export class PodNetwork {
 
   /** Returns the name of its network namespace and its address. */
   addPod(): { namespace: string; address: string } {
-    const number = ++this.#last
+    const number = this.#nextNumber()
     const [namespace, link, address] = [`slw-trial-${number}`, `slwt${number}`, `${POD_NETWORK}.${number}`]
     ip('netns', 'add', namespace)
-    this.#namespaces.add(namespace)
+    this.#namespaces.set(namespace, number)
     ip('link', 'add', link, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', namespace)
     ip('link', 'set', link, 'master', BRIDGE, 'up')
     const inside = (...args: string[]) => ip('-n', namespace, ...args)
@@ -37,6 +39,14 @@ export class PodNetwork {
     inside('link', 'set', 'eth0', 'up')
     inside('route', 'add', 'default', 'via', HOST_ADDRESS)
     return { namespace, address }
+  }
+  /** An address is used again as late as possible: Services may still know its last pod. */
+  #nextNumber(): number {
+    const used = new Set(this.#namespaces.values())
+    const next = (number: number) => (number < LAST_POD ? number + 1 : FIRST_POD)
+    this.#last = next(this.#last)
+    while (used.has(this.#last)) this.#last = next(this.#last)
+    return this.#last
   }
   removePod(namespace: string): void {
     this.#namespaces.delete(namespace)
@@ -72,7 +82,7 @@ export class PodNetwork {
   close(): void {
     for (const server of this.#forwarders.values()) server.close()
     this.#forwarders.clear()
-    for (const namespace of this.#namespaces) this.removePod(namespace)
+    for (const namespace of this.#namespaces.keys()) this.removePod(namespace)
     if (ip('-o', 'link', 'show').includes(` ${BRIDGE}:`)) ip('link', 'delete', BRIDGE)
   }
 }

@@ -7,6 +7,7 @@ type Endpoint = { addresses: string[]; conditions?: { ready?: boolean } }
 export class PodServices {
   readonly #network: PodNetwork
   #services: AnyObject[] = []
+  #ingresses: AnyObject[] = []
   #slices: AnyObject[] = []
 
   constructor(network: PodNetwork) {
@@ -14,8 +15,9 @@ export class PodServices {
   }
 
   async read(cluster: Objects): Promise<void> {
-    ;[this.#services, this.#slices] = await Promise.all([
+    ;[this.#services, this.#ingresses, this.#slices] = await Promise.all([
       cluster.list('v1', 'Service'),
+      cluster.list('networking.k8s.io/v1', 'Ingress'),
       cluster.list('discovery.k8s.io/v1', 'EndpointSlice'),
     ])
     for (const service of this.#services) await this.#forward(service)
@@ -31,6 +33,17 @@ export class PodServices {
       return names.map(name => `${name}:${spec.clusterIP}`)
     })
   }
+  /** A pod behind the Ingress of a host, as the controller of a cluster finds it. Ports of routes have names. */
+  findByHost(host: string): Target | undefined {
+    for (const { metadata, spec } of this.#ingresses)
+      for (const { host: own, http } of spec.rules ?? []) {
+        if (own !== host) continue
+        const { name, port } = http.paths[0].backend.service
+        const all = this.endpointsOf(metadata!.namespace!, name, port.name)
+        return all[Math.floor(Math.random() * all.length)]
+      }
+    return undefined
+  }
   apiAddress(): string {
     return this.#services.find(({ metadata }) => metadata!.name === 'kubernetes')?.spec.clusterIP
   }
@@ -38,9 +51,10 @@ export class PodServices {
     const { name, namespace } = metadata!
     if (!spec.clusterIP || spec.clusterIP === 'None' || name === 'kubernetes') return
     for (const { port, name: portName } of spec.ports)
-      await this.#network.forward(spec.clusterIP, port, () => this.#endpointsOf(namespace!, name!, portName))
+      await this.#network.forward(spec.clusterIP, port, () => this.endpointsOf(namespace!, name!, portName))
   }
-  #endpointsOf(namespace: string, service: string, portName: string | undefined): Target[] {
+  /** The ready pods behind a port. */
+  endpointsOf(namespace: string, service: string, portName: string | undefined): Target[] {
     const slices = this.#slices.filter(
       ({ metadata }) =>
         metadata!.namespace === namespace && metadata!.labels?.['kubernetes.io/service-name'] === service,

@@ -2,14 +2,16 @@
 // its environment, volumes and security, and with its probes. What is left out: liveness, limits, image pulls and logs
 // through the API. Commands and ports of its pods are reached through the API.
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import type { V1Container, V1ContainerStatus, V1Pod, V1Probe } from '@kubernetes/client-node'
 import { Kubelet } from './kubelet.ts'
 import type { Objects } from './objects.ts'
 import { MissingReference, type PodFacts, prepareVolume, resolveEnvironment } from './pod-files.ts'
-import { HOST_ADDRESS, type PodNetwork } from './pod-network.ts'
+import { HOST_ADDRESS, type PodNetwork, type Target } from './pod-network.ts'
 import { PodServices } from './pod-services.ts'
 
 export const RUNNER_NODE = 'runner-1'
@@ -32,6 +34,8 @@ type Running = {
   facts: PodFacts
   containers: Map<string, ContainerState>
   startTime: string
+  /** Each pod goes on by itself: one that waits for its image holds up no other. */
+  advancing: Promise<void> | null
   stopping: Promise<void> | null
   written: string
 }
@@ -41,13 +45,16 @@ type ContainerState = {
   /** The last lines it has written. */
   output: string
   hasStarted: boolean
+  probedAt: number
+  /** Probes in a row that have failed. */
+  failures: number
 }
 type Options = {
   cluster: Objects
   network: PodNetwork
   folder: string
   /** The image on this machine that stands for the one of a container. */
-  findImage: (image: string) => string
+  findImage: (image: string) => string | Promise<string>
 }
 
 export class PodRunner {
@@ -124,6 +131,27 @@ export class PodRunner {
     this.#kubelet.close()
   }
 
+  findByHost(host: string): Target | undefined {
+    return this.#services.findByHost(host)
+  }
+
+  /** The containers that run now, of pods in whose labels these are. */
+  listContainers(labels: Record<string, string>): { pod: V1Pod; container: string }[] {
+    const hasLabels = ({ metadata }: V1Pod) =>
+      Object.entries(labels).every(([name, value]) => metadata!.labels?.[name] === value)
+    return [...this.#pods.values()].flatMap(({ pod, containers }) =>
+      hasLabels(pod)
+        ? [...containers].flatMap(([container, { child }]) => (child === null ? [] : [{ pod, container }]))
+        : [],
+    )
+  }
+
+  /** The processes of a container as `podman top` prints them. */
+  async listProcesses({ pod, container }: { pod: V1Pod; container: string }): Promise<string> {
+    const args = ['top', containerNameOf(pod, container), 'hpid', 'args']
+    return (await execute('podman', args, { env: this.#environment })).stdout
+  }
+
   /** Runs a command in a container of the pod with that name. */
   async execute(pod: string, container: string, ...command: string[]): Promise<string> {
     const running = [...this.#pods.values()].find(one => one.pod.metadata!.name === pod)!
@@ -175,6 +203,7 @@ export class PodRunner {
           facts,
           containers: new Map(),
           startTime: new Date().toISOString(),
+          advancing: null,
           stopping: null,
           written: '',
         })
@@ -182,19 +211,19 @@ export class PodRunner {
       if (pod.metadata!.deletionTimestamp && !running)
         await cluster.removePod(pod.metadata!.namespace!, pod.metadata!.name!)
     }
-    const advance = async (running: Running) => {
-      await this.#advance(running)
-      await this.#writeStatus(running)
-    }
-    const advancing: Promise<void>[] = []
     for (const [uid, running] of this.#pods) {
       if (!known.has(uid)) {
         this.#pods.delete(uid)
         void this.#stop(running, 1)
       } else if (running.pod.metadata!.deletionTimestamp) void this.#end(running)
-      else advancing.push(advance(running))
+      else
+        running.advancing ??= this.#advance(running)
+          .then(() => this.#writeStatus(running))
+          .catch(error => console.error(`        ${running.pod.metadata!.name}: ${error.message}`))
+          .finally(() => {
+            running.advancing = null
+          })
     }
-    await Promise.all(advancing)
   }
 
   // ---- the life of a pod
@@ -224,6 +253,8 @@ export class PodRunner {
       child: null,
       output: '',
       hasStarted: false,
+      probedAt: 0,
+      failures: 0,
       status: { ...base, restartCount, state: { waiting: { reason: 'ContainerCreating' } } },
     }
     running.containers.set(container.name, state)
@@ -286,7 +317,7 @@ export class PodRunner {
     const words = wordsFile(facts, container)
     fs.writeFileSync(words, '')
     fs.chmodSync(words, 0o666)
-    const image = this.#options.findImage(container.image!)
+    const image = await this.#options.findImage(container.image!)
     const own = container.securityContext ?? {}
     const user = own.runAsUser ?? pod.spec!.securityContext?.runAsUser
     const group = own.runAsGroup ?? pod.spec!.securityContext?.runAsGroup
@@ -342,9 +373,17 @@ export class PodRunner {
       const answer = fetch(url, { signal: AbortSignal.timeout(2000) })
       return answer.then(({ status }) => !probe.httpGet || status < 400).catch(() => false)
     }
-    if (!state.hasStarted) state.hasStarted = await succeeds(container.startupProbe)
-    const ready = state.hasStarted && (await succeeds(container.readinessProbe))
-    if (state.child) state.status = { ...state.status, ready, started: state.hasStarted }
+    const probe = state.hasStarted ? container.readinessProbe : (container.startupProbe ?? container.readinessProbe)
+    if (Date.now() - state.probedAt < (probe?.periodSeconds ?? 0) * 1000) return
+    const isWell = await succeeds(probe)
+    state.probedAt = Date.now()
+    state.failures = isWell ? 0 : state.failures + 1
+    const hasBegun = isWell && !state.hasStarted && container.startupProbe !== undefined
+    state.hasStarted ||= isWell
+    // Its first probe of readiness comes at once.
+    if (hasBegun) state.probedAt = 0
+    const isReady = isWell ? !hasBegun : state.status.ready && state.failures < (probe?.failureThreshold ?? 3)
+    if (state.child) state.status = { ...state.status, ready: isReady, started: state.hasStarted }
   }
 
   async #writeStatus(running: Running): Promise<void> {
@@ -405,13 +444,18 @@ export class PodRunner {
     running.stopping ??= this.#stopContainers(running, graceSeconds)
     return running.stopping
   }
-  async #stopContainers({ pod, namespace, containers }: Running, graceSeconds: number): Promise<void> {
-    const stopContainer = async ([name, { child }]: [string, ContainerState]) => {
-      if (child === null) return
-      const ended = new Promise(resolve => child.once('close', resolve))
+  async #stopContainers(running: Running, graceSeconds: number): Promise<void> {
+    const { pod, namespace, containers } = running
+    await running.advancing
+    const stopContainer = async ([name, state]: [string, ContainerState]) => {
+      if (state.child === null) return
+      const ended = once(state.child, 'close')
       const args = ['stop', '--time', String(graceSeconds), containerNameOf(pod, name)]
-      await execute('podman', args, { env: this.#environment }).catch(() => {})
-      await ended
+      // Podman may not have made it yet.
+      while (state.child !== null) {
+        await execute('podman', args, { env: this.#environment }).catch(() => {})
+        await Promise.race([ended, delay(TICK_MS)])
+      }
     }
     await Promise.all([...containers].map(stopContainer))
     this.#options.network.removePod(namespace)

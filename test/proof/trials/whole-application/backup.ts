@@ -42,7 +42,7 @@ export function newBackup(installation: Installation, shop: Shop, use: Use) {
       await change(installation, 'a new deployment is made', ['deploy', source, '--name', 'restored'])
       for (const [store, id] of snapshots)
         await change(installation, `the snapshot of ${store} is restored`, ['snapshots', 'restore', 'restored', id])
-      const { url } = (await api('GET', `/v2/deployments/${copy.id}`)).body
+      const url = await installation.readUrl(copy.id)
       const report = await readWhenCalm(installation, copy, url)
       if (snapshots.has('database')) checkRows('restored', report, before)
       if (snapshots.has(MEDIA)) checkFiles('restored', report, before)

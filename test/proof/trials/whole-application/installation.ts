@@ -38,11 +38,12 @@ export type Job = {
 }
 export type CliResult = { code: number; lines: Record<string, unknown>[]; errors: string }
 
-/** `settings` are those of the agent. */
+/** `settings` are those of the agent. `reach`: where the URL of a deployment is reached from here. */
 export async function startInstallation(
   cleanup: AsyncDisposableStack,
   engine: 'process' | 'container' | 'kubernetes',
   settings: Record<string, string> = {},
+  reach: (url: string) => string = url => url,
 ) {
   const folder = mkdtempSync(join(tmpdir(), 'slipway-whole-'))
   // With root, applications run as other users, who have to reach their folders below it.
@@ -161,7 +162,11 @@ export async function startInstallation(
     return { status: response.status, body: text ? JSON.parse(text) : null }
   }
 
+  const readUrl = async (id: string): Promise<string> => reach((await api('GET', `/v2/deployments/${id}`)).body.url)
+
   return {
+    engine,
+    readUrl,
     folder,
     agentHome,
     slipway,

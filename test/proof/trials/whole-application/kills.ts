@@ -1,8 +1,11 @@
 // Finds what can be killed: the agent, its router, the database, Redis, and single processes of the application.
 import { readFileSync, readlinkSync } from 'node:fs'
 import { basename } from 'node:path'
+import { COMPONENT_LABEL, DEPLOYMENT_LABEL } from '../../../../src/agent/engines/kubernetes/names.ts'
 import { listPids } from '../../../../src/agent/system/processes.ts'
 import type { Podman } from '../../../support/podman.ts'
+import type { Objects } from '../cluster/objects.ts'
+import type { PodRunner } from '../cluster/run-pods.ts'
 import type { Installation } from './installation.ts'
 
 export type Victim = { name: string; kill(): unknown }
@@ -88,6 +91,15 @@ export function findProcesses(installation: Installation, deployment_id: string,
   }
 }
 
+/** What `podman top` prints: a line with names, and one for each process. The first is that of the container. */
+function readProcesses(text: string, nameOf: (command: string) => string): Victim[] {
+  const lines = text.split('\n').slice(1).filter(Boolean)
+  return lines.map(line => {
+    const [pid = '', ...command] = line.trim().split(/\s+/)
+    return { name: `${nameOf(command.slice(0, 4).join(' '))} (${pid})`, kill: () => killProcess(Number(pid)) }
+  })
+}
+
 /** Stores and processes of the application are containers, whose processes are killed from outside. */
 export function findContainers(
   installation: Installation,
@@ -103,18 +115,49 @@ export function findContainers(
     if (line === undefined) return []
     const [id = '', type = ''] = line.split(' ')
     const processes = await podman.podman('top', id, 'hpid', 'args').catch(() => '')
-    return processes
-      .split('\n')
-      .slice(1)
-      .map(text => {
-        const [pid = '', ...command] = text.trim().split(/\s+/)
-        return { name: `${nameOf(type, command.slice(0, 4).join(' '))} (${pid})`, kill: () => killProcess(Number(pid)) }
-      })
+    return readProcesses(processes, command => nameOf(type, command))
   }
   return {
     ...findProcesses(installation, deployment_id, random),
     database: async () => (await find(['label=slipway.part=database'], () => 'the database')).slice(0, 1),
     redis: async () => (await find(['label=slipway.part=redis'], () => 'Redis')).slice(0, 1),
     application: () => find(['label=slipway.copy'], (type, command) => `${type || 'web'}: ${command}`),
+  }
+}
+
+/** No router of ours is in a cluster: a pod is evicted in its place. Dumps are no part of the application. */
+export function findPods(
+  installation: Installation,
+  deployment_id: string,
+  { runner, cluster }: { runner: PodRunner; cluster: Objects },
+  random: () => number,
+): Victims {
+  const pick = (isOne: (component: string) => boolean) => {
+    const all = runner
+      .listContainers({ [DEPLOYMENT_LABEL]: deployment_id })
+      .map(found => ({ ...found, component: found.pod.metadata!.labels![COMPONENT_LABEL]! }))
+      .filter(({ component }) => isOne(component))
+    return all[Math.floor(random() * all.length)]
+  }
+  const isApplication = (component: string) => !['database', 'redis', 'dumps'].includes(component)
+  async function find(isOne: (component: string) => boolean): Promise<Victim[]> {
+    const found = pick(isOne)
+    if (!found) return []
+    const processes = await runner.listProcesses(found).catch(() => '')
+    return readProcesses(processes, command => `${found.component}: ${command}`)
+  }
+  return {
+    agent: async () => findAgent(installation, random),
+    router: async () => {
+      const found = pick(component => isApplication(component) && component !== 'run')
+      if (!found) return []
+      const { name, namespace } = found.pod.metadata!
+      const kill = () =>
+        cluster.delete({ apiVersion: 'v1', kind: 'Pod', metadata: { name: name!, namespace: namespace! } })
+      return [{ name: `the whole pod of ${found.component}`, kill }]
+    },
+    database: async () => (await find(component => component === 'database')).slice(0, 1),
+    redis: async () => (await find(component => component === 'redis')).slice(0, 1),
+    application: () => find(isApplication),
   }
 }

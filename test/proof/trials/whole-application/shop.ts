@@ -19,10 +19,13 @@ class Migration(migrations.Migration):
     operations = [migrations.RunSQL("alter table shop_row add column note text not null default ''")]
 `
 const STORES = { db_max_connections: 60, redis_memory_mb: 64 }
-const DISK = {
-  volumes: [{ name: 'media', persistentVolumeClaim: { claimName: 'media' } }],
+/** A cluster has to make it, and needs a size for that. */
+const diskOn = (engine: Installation['engine']) => ({
+  volumes: [
+    { name: 'media', persistentVolumeClaim: { claimName: 'media', ...(engine === 'kubernetes' && { storage_gi: 1 }) } },
+  ],
   volume_mounts: [{ name: 'media', mountPath: '/app/media' }],
-}
+})
 
 export type Shop = { id: string; hasDisk: boolean }
 
@@ -35,7 +38,7 @@ export function writeRelease(folder: string, release: 1 | 2): string {
   return path
 }
 
-export async function createShop({ api }: Installation, name: string): Promise<Shop> {
+export async function createShop({ api, engine }: Installation, name: string): Promise<Shop> {
   const create = (resource_spec: object) =>
     api('POST', '/v2/deployments', {
       name,
@@ -44,7 +47,7 @@ export async function createShop({ api }: Installation, name: string): Promise<S
       source_revision_config: {},
       secrets: [{ name: 'SECRET_KEY', value: `the key of ${name}` }],
     })
-  const withDisk = await create({ ...STORES, ...DISK })
+  const withDisk = await create({ ...STORES, ...diskOn(engine) })
   if (withDisk.status === 201) return { id: withDisk.body.id, hasDisk: true }
   skipped(`files on a disk: ${withDisk.body.detail}`)
   const { status, body } = await create(STORES)
