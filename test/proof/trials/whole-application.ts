@@ -16,8 +16,16 @@ import { newBackup } from './whole-application/backup.ts'
 import { pushImages } from './whole-application/images.ts'
 import { type Installation, startInstallation } from './whole-application/installation.ts'
 import { findContainers, findPods, findProcesses, killOne, type Victims } from './whole-application/kills.ts'
-import { change, createShop, listJobs, readWhenCalm, type Shop, writeRelease } from './whole-application/shop.ts'
-import { readJson, startUse } from './whole-application/use.ts'
+import {
+  change,
+  createShop,
+  listJobs,
+  PATIENCE_MS,
+  readWhenCalm,
+  type Shop,
+  writeRelease,
+} from './whole-application/shop.ts'
+import { readJson, startUse, type Use } from './whole-application/use.ts'
 import { checkFiles, checkJobs, checkRows, checkSchedule, checkTicks } from './whole-application/verify.ts'
 
 const SEED = Number(optionOf('seed') ?? Date.now() % 1_000_000)
@@ -50,14 +58,15 @@ function changeInUse(changes: [at: number, work: () => Promise<void>][]) {
   }
 }
 
-async function killAtRandom(
-  victims: Victims,
-  { kills, random, onKill }: { kills: number; random: () => number; onKill: (count: number) => Promise<void> },
-): Promise<void> {
+type KillOptions = { kills: number; random: () => number; use: Use; onKill: (count: number) => Promise<void> }
+
+async function killAtRandom(victims: Victims, { kills, random, use, onKill }: KillOptions): Promise<void> {
   for (let count = 1; count <= kills; count++) {
     await delay(2 * KILL_PAUSE_MS * random())
     await onKill(count)
     note(`${String(count).padStart(2)} kills ${await killOne(victims, random)}`)
+    // A slow machine would else be killed only, and never used.
+    await use.waitForAnswer(PATIENCE_MS)
   }
 }
 
@@ -66,7 +75,7 @@ function startJobs({ api }: Installation, { id }: Shop) {
   const over = new AbortController()
   const running = (async () => {
     while (!over.signal.aborted) {
-      await api('POST', `/v2/deployments/${id}/jobs`, { command: 'python manage.py record', timeout_seconds: 60 })
+      await api('POST', `/v2/deployments/${id}/jobs`, { command: 'python manage.py record', timeout_seconds: 300 })
       await delay(JOB_PAUSE_MS, undefined, { signal: over.signal }).catch(() => {})
     }
   })()
@@ -96,7 +105,7 @@ async function tryEngine(cleanup: AsyncDisposableStack, engine: Engine, machine:
   const { active_revision_id } = (await api('GET', `/v2/deployments/${shop.id}`)).body
   const url = await installation.readUrl(shop.id)
   const readRelease = () => readJson<{ release: string; migrations: string[] }>(url, '/release')
-  const fresh = await until('it answers', readRelease, 60_000)
+  const fresh = await until('it answers', readRelease, PATIENCE_MS)
   check('its migration has run', `${fresh.release} ${fresh.migrations}` === '1 0001_initial', JSON.stringify(fresh))
   const command = ['* * * * *', '--deadline', '120', '--', 'python', 'manage.py', 'record']
   const schedule = (await slipway(['schedules', 'add', 'shop', 'minutely', ...command])).lines[0]!
@@ -116,7 +125,7 @@ async function tryEngine(cleanup: AsyncDisposableStack, engine: Engine, machine:
   for (const end of [changes.end, endJobs, use.end]) cleanup.defer(end)
   const started = performance.now()
   const victims = machine.findVictims(installation, shop, random)
-  await killAtRandom(victims, { kills, random, onKill: changes.onKill })
+  await killAtRandom(victims, { kills, random, use, onKill: changes.onKill })
   await changes.end()
   await endJobs()
   await use.end()

@@ -2,7 +2,7 @@
 import { check, note, skipped } from '../../support/trial.ts'
 import { until } from '../../support/two-hosts.ts'
 import type { Installation } from './installation.ts'
-import { ATTEMPTS, change, createShop, isOpen, readWhenCalm, type Shop } from './shop.ts'
+import { ATTEMPTS, change, createShop, isOpen, PATIENCE_MS, readWhenCalm, type Shop } from './shop.ts'
 import type { Use } from './use.ts'
 import { checkFiles, checkRows } from './verify.ts'
 
@@ -18,10 +18,11 @@ export function newBackup(installation: Installation, shop: Shop, use: Use) {
     for (let attempt = 1; ; attempt++) {
       const { status, body } = await api('POST', `/v2/deployments/${shop.id}/snapshots`, { store })
       if (status !== 202) return skipped(`a snapshot of ${store}: ${body.detail ?? status}`)
-      const job = await until(`the snapshot of ${store} ends`, async () => {
+      const readEnd = async () => {
         const { body: now } = await api('GET', `/v2/deployments/${shop.id}/jobs/${body.id}`)
         return isOpen(now) ? undefined : now
-      })
+      }
+      const job = await until(`the snapshot of ${store} ends`, readEnd, PATIENCE_MS)
       if (job.status === 'SUCCEEDED') break
       note(`the snapshot of ${store}, attempt ${attempt}: ${job.status}, ${job.reason}`)
       if (attempt === ATTEMPTS) return check(`a snapshot of ${store} is taken in use`, false)

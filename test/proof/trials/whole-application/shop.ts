@@ -10,7 +10,8 @@ import { type Report, readJson } from './use.ts'
 const SHOP = join(import.meta.dirname, 'shop')
 /** A revision may fail while its parts are killed. Then the one before it goes on, and the change is made again. */
 export const ATTEMPTS = 4
-const CALM_MS = 180_000
+/** Bounds what hangs. A busy machine needs minutes for what takes seconds. */
+export const PATIENCE_MS = 900_000
 const MIGRATION = `from django.db import migrations
 
 
@@ -59,7 +60,11 @@ export async function change({ slipway }: Installation, what: string, args: stri
   const started = performance.now()
   const isJob = args[0] === 'snapshots'
   for (let attempt = 1; ; attempt++) {
-    const { code, lines, errors } = await slipway([...args, '--yes', ...(isJob ? [] : ['--timeout', '180'])])
+    const { code, lines, errors } = await slipway([
+      ...args,
+      '--yes',
+      ...(isJob ? [] : ['--timeout', String(PATIENCE_MS / 1000)]),
+    ])
     const took = `${((performance.now() - started) / 1000).toFixed(1)} s`
     if (code === 0) {
       check(what, true)
@@ -93,7 +98,7 @@ export async function readWhenCalm(installation: Installation, shop: Shop, url: 
       const isDone = report.open.length === 0 && !jobs.some(isOpen)
       return isDone && (await isHealthy()) ? report : undefined
     },
-    CALM_MS,
+    PATIENCE_MS,
   )
   const report = await calm.catch(() => undefined)
   check('it is healthy by itself, and has done everything', report !== undefined)

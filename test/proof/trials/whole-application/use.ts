@@ -20,6 +20,7 @@ export function startUse(url: string, random: () => number) {
   const failures = new Map<string, number>()
   let isOver = false
   let count = 0
+  let answer = Promise.withResolvers<void>()
 
   async function sendOne(): Promise<void> {
     const kind = KINDS[Math.floor(random() * KINDS.length)]!
@@ -30,8 +31,12 @@ export function startUse(url: string, random: () => number) {
     if (status < 200 || status > 299) {
       const name = status === 0 ? 'no answer' : String(status)
       failures.set(name, (failures.get(name) ?? 0) + 1)
-    } else if (kind === 'files') known.files.set(key, digest(body))
+      return
+    }
+    if (kind === 'files') known.files.set(key, digest(body))
     else known[kind].add(key)
+    answer.resolve()
+    answer = Promise.withResolvers()
   }
   const customers = Promise.all(
     Array.from({ length: CUSTOMERS }, async () => {
@@ -48,6 +53,8 @@ export function startUse(url: string, random: () => number) {
       files: new Map(known.files),
       tasks: new Set(known.tasks),
     }),
+    /** Until the next request is acknowledged. */
+    waitForAnswer: (most_ms: number) => Promise.race([answer.promise, delay(most_ms, undefined, { ref: false })]),
     describe() {
       const { rows, files, tasks } = known
       const failed = [...failures].map(([name, n]) => `${n} × ${name}`).join(', ')
