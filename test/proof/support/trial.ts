@@ -12,6 +12,9 @@ mkdirSync(BIN, { recursive: true })
 const SYSTEM = ['/usr/local/go/bin', '/usr/lib/go/bin', '/usr/local/sbin', '/usr/sbin', '/lib/systemd']
 process.env.PATH = [BIN, process.env.PATH, ...SYSTEM].join(delimiter)
 
+/** Bounds what hangs. A busy machine needs minutes for what takes seconds. */
+export const PATIENCE_MS = 900_000
+
 export const isInstalling = process.argv.includes('--install')
 /** The value of `--name=value`. */
 export const optionOf = (name: string): string | undefined =>

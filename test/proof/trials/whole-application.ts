@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { startPodman } from '../../support/podman.ts'
 import { requestRouter } from '../../support/process-engine.ts'
 import { makeRandom } from '../support/random.ts'
-import { check, findMissing, hasProgram, note, optionOf, runTrial, skipped } from '../support/trial.ts'
+import { check, findMissing, hasProgram, note, optionOf, PATIENCE_MS, runTrial, skipped } from '../support/trial.ts'
 import { until } from '../support/two-hosts.ts'
 import { Objects } from './cluster/objects.ts'
 import { openIngress } from './cluster/pod-ingress.ts'
@@ -16,15 +16,7 @@ import { newBackup } from './whole-application/backup.ts'
 import { pushImages } from './whole-application/images.ts'
 import { type Installation, startInstallation } from './whole-application/installation.ts'
 import { findContainers, findPods, findProcesses, killOne, type Victims } from './whole-application/kills.ts'
-import {
-  change,
-  createShop,
-  listJobs,
-  PATIENCE_MS,
-  readWhenCalm,
-  type Shop,
-  writeRelease,
-} from './whole-application/shop.ts'
+import { change, createShop, listJobs, readWhenCalm, type Shop, writeRelease } from './whole-application/shop.ts'
 import { readJson, startUse, type Use } from './whole-application/use.ts'
 import { checkFiles, checkJobs, checkRows, checkSchedule, checkTicks } from './whole-application/verify.ts'
 

@@ -260,7 +260,7 @@ class ChartTrial {
         method: 'DELETE',
         headers: { 'X-Api-Key': key },
       })
-      await waitUntil('it is gone', async () => (await this.#cluster.list('v1', 'Pod', apps)).length === 0, 90)
+      await waitUntil('it is gone', async () => (await this.#cluster.list('v1', 'Pod', apps)).length === 0)
     })
   }
 

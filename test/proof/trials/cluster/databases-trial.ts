@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import pg from 'pg'
 import { BACKUP_OF_LABEL, COMPONENT_LABEL, DEPLOYMENT_LABEL } from '../../../../src/agent/engines/kubernetes/names.ts'
 import { startS3 } from '../../../support/s3.ts'
+import { PATIENCE_MS } from '../../support/trial.ts'
 import { type Installation, startInstallation } from '../whole-application/installation.ts'
 import type { Kubernetes } from './kubernetes.ts'
 import type { Objects, Ref } from './objects.ts'
@@ -23,7 +24,6 @@ const KINDS = [
   ['batch/v1', 'CronJob'],
 ] as const
 const STORES = ['database', 'disk:media']
-const DEPLOY_SECONDS = 300
 const RESOURCES = {
   db_storage_gi: 1,
   volumes: [{ name: 'm', persistentVolumeClaim: { claimName: 'media', storage_gi: 3 } }],
@@ -96,7 +96,7 @@ class DatabaseTrial {
     await results.check('a deleted preview takes its copy along, without a last dump', async () => {
       const { status } = await this.#place.api('DELETE', `/v2/deployments/${preview}`)
       expect(status < 300, `DELETE answered ${status}`)
-      await waitUntil('nothing of it is left', async () => (await this.#listObjects(preview)).length === 0, 120)
+      await waitUntil('nothing of it is left', async () => (await this.#listObjects(preview)).length === 0)
       // Its disk is no copy.
       expectEqual(
         (await this.#listSnapshots(preview)).map(({ store }) => store),
@@ -108,7 +108,7 @@ class DatabaseTrial {
     let dump = ''
     await results.check('a dump is carried into the bucket by a pod', async () => {
       dump = await this.#takeSnapshot(shop, 'database')
-      await waitUntil('it is in the bucket', async () => this.#isStored(dump), 180)
+      await waitUntil('it is in the bucket', async () => this.#isStored(dump))
       const { size_bytes } = (await this.#listSnapshots(shop)).find(({ id }) => id === dump)!
       return `${size_bytes} bytes`
     })
@@ -127,7 +127,7 @@ class DatabaseTrial {
         (await this.#listClaims(shop)).every(({ metadata }) => metadata!.uid !== claim!.metadata!.uid),
       )
       await killAgent(0)
-      await waitUntil('the agent has made another', async () => (await this.#listClaims(shop)).length === 1, 120)
+      await waitUntil('the agent has made another', async () => (await this.#listClaims(shop)).length === 1)
       expect(isAgentRunning(), 'the agent has ended')
       await using session = await this.#connect(shop)
       await this.#restore(dump)
@@ -144,10 +144,8 @@ class DatabaseTrial {
       'a deleted deployment keeps its last snapshots, and the bucket loses what is deleted',
       async () => {
         await this.#place.api('DELETE', `/v2/deployments/${shop}`)
-        await waitUntil(
-          'its database is gone',
-          async () => (await this.#listObjects(shop)).every(({ kind }) => kind === 'PersistentVolumeClaim'),
-          120,
+        await waitUntil('its database is gone', async () =>
+          (await this.#listObjects(shop)).every(({ kind }) => kind === 'PersistentVolumeClaim'),
         )
         const kept = await this.#listSnapshots(shop)
         expect(
@@ -164,8 +162,8 @@ class DatabaseTrial {
         )
         for (const { id } of kept) await this.#place.api('DELETE', `/v2/snapshots/${id}`)
         await this.#place.killAgent(0)
-        await waitUntil('nothing is left', async () => (await this.#listObjects(shop)).length === 0, 420)
-        await waitUntil('the bucket is empty', async () => kept.every(({ id }) => !this.#isStored(id)), 60)
+        await waitUntil('nothing is left', async () => (await this.#listObjects(shop)).length === 0)
+        await waitUntil('the bucket is empty', async () => kept.every(({ id }) => !this.#isStored(id)))
         return `${kept.length} snapshots`
       },
     )
@@ -194,14 +192,14 @@ class DatabaseTrial {
       if (status.endsWith('FAILED')) throw new Error(`${status}: ${status_message} ${this.#place.runner.describe()}`)
       return status === 'DEPLOYED'
     }
-    await waitUntil(`${id} serves`, isServed, DEPLOY_SECONDS).catch(error => {
+    await waitUntil(`${id} serves`, isServed).catch(error => {
       throw new Error(`${error.message} ${this.#place.runner.describe()}`)
     })
   }
   /** By the command line. Returns the id of its deployment. */
   async #makePreview(): Promise<string> {
     const { slipway, image, runner } = this.#place
-    const options = ['--image', image, '--database', 'copy', '--timeout', String(DEPLOY_SECONDS)]
+    const options = ['--image', image, '--database', 'copy', '--timeout', String(PATIENCE_MS / 1000)]
     const { code, lines, errors } = await slipway(['preview', '--name', 'shop', '--branch', 'cart', ...options])
     const made = lines.find(({ type }) => type === 'preview') as { deployment_id?: string } | undefined
     expect(code === 0, `exit code ${code}: ${JSON.stringify(lines.slice(-5))} ${errors} ${runner.describe()}`)

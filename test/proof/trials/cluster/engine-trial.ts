@@ -123,20 +123,16 @@ export class EngineTrial {
       return null
     })
   }
-  waitUntilFailed(id: string, seconds = 60): Promise<string> {
-    return waitUntil(
-      `${id} fails`,
-      async () => {
-        const [newest] = await this.context.revisions(id)
-        return newest.status.endsWith('_FAILED') && (newest.status_message as string)
-      },
-      seconds,
-    )
+  waitUntilFailed(id: string): Promise<string> {
+    return waitUntil(`${id} fails`, async () => {
+      const [newest] = await this.context.revisions(id)
+      return newest.status.endsWith('_FAILED') && (newest.status_message as string)
+    })
   }
   async deleteDeployment(id: string): Promise<void> {
     const { status } = await this.context.call('DELETE', `/v2/deployments/${id}`)
     expect(status < 300, `DELETE answered ${status}`)
-    await waitUntil('nothing of it is left in the cluster', async () => (await this.list(id)).length === 0, 90)
+    await waitUntil('nothing of it is left in the cluster', async () => (await this.list(id)).length === 0)
   }
   async listKind(kind: Kind, id: string): Promise<AnyObject[]> {
     return this.cluster.list(API_VERSIONS[kind], kind, undefined, `${DEPLOYMENT_LABEL}=${id}`)
@@ -304,7 +300,7 @@ async function tryFailures(trial: EngineTrial, results: Results): Promise<void> 
   const tryCase = ([name, config, reason]: (typeof cases)[number]) =>
     results.check(`${name} fails the revision with its reason`, async () => {
       const id = await trial.deploy(name.replaceAll(' ', '-'), config)
-      const message = await trial.waitUntilFailed(id, 100)
+      const message = await trial.waitUntilFailed(id)
       expect(reason.test(message), `the reason is: ${message}`)
       await trial.deleteDeployment(id)
     })

@@ -16,15 +16,11 @@ export async function tryJobs(trial: EngineTrial, results: Results, restart: () 
     return body.id
   }
   const read = async (job: string) => (await context.call('GET', `${path}/jobs/${job}`)).body
-  const waitForStatus = (job: string, wanted: string, seconds = 60) =>
-    waitUntil(
-      `the job is ${wanted}`,
-      async () => {
-        const one = await read(job)
-        return one.status === wanted && one
-      },
-      seconds,
-    )
+  const waitForStatus = (job: string, wanted: string) =>
+    waitUntil(`the job is ${wanted}`, async () => {
+      const one = await read(job)
+      return one.status === wanted && one
+    })
   const listJobs = async (): Promise<AnyObject[]> => trial.listKind('Job', id)
   const findPod = (job: string) =>
     waitUntil(`the pod of ${job} runs`, async () => {
@@ -121,7 +117,6 @@ export async function tryJobs(trial: EngineTrial, results: Results, restart: () 
     const { id: job } = await waitUntil(
       'a job is due',
       async () => (await context.call('GET', `${path}/jobs?schedule_id=${body.id}`)).body.resources[0],
-      130,
     )
     await end(job, 0)
     const { due_at } = await waitForStatus(job, 'SUCCEEDED')

@@ -8,11 +8,11 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { dumpYaml, KubeConfig } from '@kubernetes/client-node'
 import { findFreePort } from '../../../../src/postgres/free-port.ts'
+import { PATIENCE_MS } from '../../support/trial.ts'
 
 /** Services and pods have addresses of these networks, the first of which is this machine's. */
 export const [POD_NETWORK, SERVICE_NETWORK] = ['10.213.0', '10.213.128']
 export const KWOK_NODES = ['kwok-1', 'kwok-2']
-const READY_MS = 90_000
 
 export type Kubernetes = Awaited<ReturnType<typeof startKubernetes>>
 type User = { name: string; groups: string[]; token: string }
@@ -134,7 +134,7 @@ export async function startKubernetes(programs: string, folder: string, stages: 
   }
 
   try {
-    const deadline = Date.now() + READY_MS
+    const deadline = Date.now() + PATIENCE_MS
     while (!(await answer().catch(() => false))) {
       if (Date.now() > deadline) throw new Error(`The API server does not answer. See ${path('kube-apiserver.log')}.`)
       await delay(200)

@@ -1,5 +1,5 @@
 // Checks of this trial: each runs to its end, and one that fails does not end the trial.
-import { failed, passed, skipped } from '../../support/trial.ts'
+import { failed, PATIENCE_MS, passed, skipped } from '../../support/trial.ts'
 
 export class Results {
   /** An error that it throws is the fault; a text that it returns is printed. */
@@ -32,13 +32,12 @@ export function expectEqual(actual: unknown, expected: unknown, what: string): v
 export async function waitUntil<T>(
   what: string,
   check: () => Promise<T | false | null | undefined> | T | false | null | undefined,
-  seconds = 60,
 ): Promise<T> {
-  const deadline = Date.now() + seconds * 1000
+  const deadline = Date.now() + PATIENCE_MS
   for (;;) {
     const result = await check()
     if (result) return result
-    if (Date.now() > deadline) throw new Error(`Timed out after ${seconds} s, waiting until ${what}.`)
+    if (Date.now() > deadline) throw new Error(`Timed out, waiting until ${what}.`)
     await new Promise(resolve => setTimeout(resolve, 200))
   }
 }

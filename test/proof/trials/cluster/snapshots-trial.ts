@@ -38,18 +38,14 @@ export async function trySnapshots(trial: EngineTrial, results: Results, restart
     const often = { metadata: { name: name!, namespace: namespace! }, spec: { schedule: '* * * * *' } }
     await waitUntil('the agent has settled', () => context.isReconciled(id))
     let patchedAt = 0
-    await waitUntil(
-      'a dump is noted on the claim',
-      async () => {
-        // The agent may just be setting back what others change.
-        if (Date.now() - patchedAt > 20_000) {
-          await cluster.patch({ apiVersion: 'batch/v1', kind: 'CronJob', ...often })
-          patchedAt = Date.now()
-        }
-        return Object.keys((await listDumpClaims())[0]!.metadata!.annotations ?? {}).some(key => key.includes('held'))
-      },
-      190,
-    )
+    await waitUntil('a dump is noted on the claim', async () => {
+      // The agent may just be setting back what others change.
+      if (Date.now() - patchedAt > 20_000) {
+        await cluster.patch({ apiVersion: 'batch/v1', kind: 'CronJob', ...often })
+        patchedAt = Date.now()
+      }
+      return Object.keys((await listDumpClaims())[0]!.metadata!.annotations ?? {}).some(key => key.includes('held'))
+    })
     await restart()
     await waitUntil('the agent has set the schedule back', async () => {
       const [now] = await trial.listKind('CronJob', id)
@@ -93,11 +89,7 @@ export async function trySnapshots(trial: EngineTrial, results: Results, restart
     // An agent learns of it when it tells what it has: every five minutes, and first of all.
     await restart()
     const annotations = async () => Object.keys((await listDumpClaims())[0]!.metadata!.annotations ?? {})
-    await waitUntil(
-      'it is no longer noted',
-      async () => !(await annotations()).some(key => key.includes(snapshot)),
-      420,
-    )
+    await waitUntil('it is no longer noted', async () => !(await annotations()).some(key => key.includes(snapshot)))
     await waitUntil('no Job is left', isIdle)
   })
 
@@ -133,7 +125,6 @@ export async function trySnapshots(trial: EngineTrial, results: Results, restart
       'its claim is gone',
       async () =>
         !(await trial.listKind('PersistentVolumeClaim', id)).some(one => one.metadata!.name!.endsWith('-disk-media')),
-      120,
     )
     expect(
       (await list()).some(one => one.store === 'disk:media' && one.reason === 'last'),
@@ -151,7 +142,7 @@ export async function trySnapshots(trial: EngineTrial, results: Results, restart
     )
     for (const one of await list()) await context.call('DELETE', `/v2/snapshots/${one.id}`)
     await restart()
-    await waitUntil('the claim goes with its last snapshot', async () => (await listDumpClaims()).length === 0, 420)
+    await waitUntil('the claim goes with its last snapshot', async () => (await listDumpClaims()).length === 0)
     const left = await cluster.list(...VOLUME_SNAPSHOTS, undefined, `${BACKUP_OF_LABEL}=${id}`)
     expectEqual(left.length, 0, 'VolumeSnapshots')
   })

@@ -1,8 +1,8 @@
 // Snapshots of what lasts, taken in use, and brought into a new deployment.
-import { check, note, skipped } from '../../support/trial.ts'
+import { check, note, PATIENCE_MS, skipped } from '../../support/trial.ts'
 import { until } from '../../support/two-hosts.ts'
 import type { Installation } from './installation.ts'
-import { ATTEMPTS, change, createShop, isOpen, PATIENCE_MS, readWhenCalm, type Shop } from './shop.ts'
+import { ATTEMPTS, change, createShop, isOpen, readWhenCalm, type Shop } from './shop.ts'
 import type { Use } from './use.ts'
 import { checkFiles, checkRows } from './verify.ts'
 

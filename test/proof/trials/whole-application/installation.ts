@@ -9,12 +9,12 @@ import { startPostgres } from '../../../../src/host/embedded-postgres.ts'
 import { NETWORK_VARIABLES } from '../../../../src/host/local-agent.ts'
 import { findFreePort } from '../../../../src/postgres/free-port.ts'
 import { runForOutput, startProcess } from '../../support/processes.ts'
+import { PATIENCE_MS } from '../../support/trial.ts'
 import { until } from '../../support/two-hosts.ts'
 
 const ROOT = join(import.meta.dirname, '../../../..')
 const MAIN = join(ROOT, 'src/host/main.ts')
 const CLI = join(ROOT, 'src/cli/main.ts')
-const AGENT_MS = 60_000
 
 export type Installation = Awaited<ReturnType<typeof startInstallation>>
 /** The members that this trial reads. */
@@ -128,7 +128,7 @@ export async function startInstallation(
     await ended
   })
   // The features of its engine are known once it has polled.
-  await until('the agent works', () => readFileSync(log, 'utf8').includes('lease acquired'), AGENT_MS)
+  await until('the agent works', () => readFileSync(log, 'utf8').includes('lease acquired'), PATIENCE_MS)
 
   /** Runs a command, and returns what it prints as objects. */
   async function slipway(args: string[], cwd = folder): Promise<CliResult> {

@@ -2,7 +2,7 @@
 import { cpSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { check, note, skipped } from '../../support/trial.ts'
+import { check, note, PATIENCE_MS, skipped } from '../../support/trial.ts'
 import { until } from '../../support/two-hosts.ts'
 import type { Installation, Job } from './installation.ts'
 import { type Report, readJson } from './use.ts'
@@ -10,8 +10,6 @@ import { type Report, readJson } from './use.ts'
 const SHOP = join(import.meta.dirname, 'shop')
 /** A revision may fail while its parts are killed. Then the one before it goes on, and the change is made again. */
 export const ATTEMPTS = 4
-/** Bounds what hangs. A busy machine needs minutes for what takes seconds. */
-export const PATIENCE_MS = 900_000
 const MIGRATION = `from django.db import migrations
 
 
