@@ -1,6 +1,6 @@
 // A node whose pods really run: each container by Podman from the images of this commit, in the pod's own network, with
-// its environment, volumes and security, and with its probes. What is left out: liveness, limits, image pulls and logs
-// through the API. Commands and ports of its pods are reached through the API.
+// its environment, volumes and security, and with its probes. What is left out: liveness, limits and image pulls. Commands,
+// ports and logs of its pods are reached through the API.
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import type { V1Container, V1ContainerStatus, V1Pod, V1Probe } from '@kubernetes/client-node'
+import { ContainerLog } from './container-log.ts'
 import { Kubelet } from './kubelet.ts'
 import type { Objects } from './objects.ts'
 import { MissingReference, type PodFacts, prepareVolume, resolveEnvironment } from './pod-files.ts'
@@ -42,8 +43,9 @@ type Running = {
 type ContainerState = {
   child: ChildProcess | null
   status: V1ContainerStatus
-  /** The last lines it has written. */
-  output: string
+  log: ContainerLog
+  /** Of the container before it. */
+  previousLog: ContainerLog | undefined
   hasStarted: boolean
   probedAt: number
   /** Probes in a row that have failed. */
@@ -85,6 +87,10 @@ export class PodRunner {
       targetOf: (namespace, pod, port) => {
         const running = find(namespace, pod)
         return running && { host: running.facts.address, port }
+      },
+      logOf: (namespace, pod, container, isPrevious) => {
+        const state = find(namespace, pod)?.containers.get(container)
+        return isPrevious ? state?.previousLog : state?.log
       },
     })
   }
@@ -162,8 +168,8 @@ export class PodRunner {
   /** The state of its pods and their last lines, to explain a failure. */
   describe(): string {
     const lines = [...this.#pods.values()].flatMap(running =>
-      [...running.containers].map(([name, { status, output }]) => {
-        const last = output.trim().split('\n').slice(-3).join(' | ')
+      [...running.containers].map(([name, { status, log }]) => {
+        const last = log.tail(3).join(' | ')
         return `${running.pod.metadata!.name} ${name}: ${JSON.stringify(status.state)} ${last}`
       }),
     )
@@ -251,7 +257,8 @@ export class PodRunner {
     const restartCount = previous?.status.restartCount ?? 0
     const state: ContainerState = {
       child: null,
-      output: '',
+      log: new ContainerLog(),
+      previousLog: previous?.log,
       hasStarted: false,
       probedAt: 0,
       failures: 0,
@@ -274,22 +281,23 @@ export class PodRunner {
     state.child = child
     const startedAt = new Date()
     state.status = { ...state.status, state: { running: { startedAt } } }
-    const log = join(facts.folder, `${container.name}.log`)
+    const file = join(facts.folder, `${container.name}.log`)
     const lastWords = () => fs.readFileSync(wordsFile(facts, container), 'utf8')
     const collect = (data: Buffer) => {
-      fs.appendFileSync(log, data)
-      state.output = (state.output + data).slice(-20_000)
+      fs.appendFileSync(file, data)
+      state.log.write(data)
     }
     child.stdout.on('data', collect)
     child.stderr.on('data', collect)
     child.once('close', code => {
       state.child = null
+      state.log.end()
       const exitCode = code ?? 137
       const end = { exitCode, startedAt, finishedAt: new Date() }
       const terminated = {
         ...end,
         reason: exitCode === 0 ? 'Completed' : 'Error',
-        message: lastWords() || (exitCode === 0 ? '' : state.output.trim().split('\n').slice(-5).join('\n')),
+        message: lastWords() || (exitCode === 0 ? '' : state.log.tail(5).join('\n')),
       }
       const restarts =
         pod.spec!.restartPolicy === 'Always' || (pod.spec!.restartPolicy === 'OnFailure' && exitCode !== 0)
