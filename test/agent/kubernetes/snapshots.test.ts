@@ -159,12 +159,14 @@ test('a snapshot is taken once, by a Job that may reach the database, and known 
 })
 
 test('a failing dump says what its pod said, and the next attempt is another one', async () => {
-  const { engine, perform, list } = await startAgent()
+  const { engine, perform, list, snapshots } = await startAgent()
   await engine.provide(unit())
   const stop = endJobs(() => ({ exitCode: 1, message: 'pg_dump: error: no space left' }))
   const id = randomUUID()
   await expect(perform({ type: 'snapshot', store: 'database' }, unit(), id)).rejects.toThrow('no space left')
   expect([jobs(), list()]).toEqual([[], []])
+  // A deletion waits for the last dump, which may succeed later.
+  await expect(snapshots.keepLast(DEPLOYMENT_ID)).rejects.toThrow('no space left')
   stop()
   endJobs()
   await perform({ type: 'snapshot', store: 'database' }, unit(), id)

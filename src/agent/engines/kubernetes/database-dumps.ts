@@ -44,7 +44,7 @@ import {
 import { labelOf } from './observed-status.ts'
 import type { KubernetesSettings } from './settings.ts'
 import { type NewSnapshot, parseJson, parseSnapshot } from './snapshot-annotations.ts'
-import { endOf, type TaskJobs } from './task-jobs.ts'
+import { endOf, TaskFailed, type TaskJobs } from './task-jobs.ts'
 
 /** A dump, and the claim that has it. */
 export type HeldDump = { held: HeldSnapshot; claim: V1PersistentVolumeClaim }
@@ -124,11 +124,13 @@ export class DatabaseDumps {
     try {
       await run()
     } catch (error) {
-      if (!(error instanceof PermanentError)) throw error
+      const isFailed = error instanceof TaskFailed
+      if (!isFailed && !(error instanceof PermanentError)) throw error
       const { removed, text } = readDumpWords(error.message)
       if (claim) await this.#forget(claim, removed)
       await this.#options.cluster.remove(job)
-      throw new PermanentError(`${failure}: ${text}`)
+      const reason = `${failure}: ${text}`
+      throw isFailed ? new Error(reason) : new PermanentError(reason)
     }
   }
 

@@ -13,7 +13,10 @@ type Options = {
   /** For a pod to start. It may wait for a node, or for its claim. */
   progress_seconds: number
 }
-type JobEnd = { isComplete: boolean; message: string }
+type JobEnd = { isComplete: boolean; message: string; isHopeless?: true }
+
+/** Its pod ran, and failed. Another attempt may do it: a database restarts. */
+export class TaskFailed extends Error {}
 
 export class TaskJobs {
   readonly #options: Options
@@ -23,8 +26,8 @@ export class TaskJobs {
   }
 
   /**
-   * Creates the Job unless it exists. Returns what its pod said last. Rejects if it failed, and the caller decides when
-   * the Job is removed. An aborted signal ends it.
+   * Creates the Job unless it exists. Returns what its pod said last. Rejects if it failed, with a PermanentError if its
+   * pod could not start, and the caller decides when the Job is removed. An aborted signal ends it.
    */
   async run(job: V1Job, signal: AbortSignal): Promise<string> {
     const { cluster, pause_ms } = this.#options
@@ -32,7 +35,8 @@ export class TaskJobs {
     for (;;) {
       const { end } = await this.look(job, signal)
       if (end?.isComplete) return end.message
-      if (end) throw new PermanentError(end.message)
+      if (end?.isHopeless) throw new PermanentError(end.message)
+      if (end) throw new TaskFailed(end.message)
       await delay(pause_ms, undefined, { signal }).catch(() => {})
     }
   }
@@ -73,7 +77,7 @@ export class TaskJobs {
     await cluster.remove(job)
     const reason = finding?.reason ?? 'No reason is known.'
     const problem = isHopeless ? 'could not be started' : `did not start within ${progress_seconds} s`
-    return { pods, end: { isComplete: false, message: `Its pod ${problem}: ${reason}` } }
+    return { pods, end: { isComplete: false, isHopeless: true, message: `Its pod ${problem}: ${reason}` } }
   }
 
   listPods({ metadata }: V1Job): Promise<V1Pod[]> {
