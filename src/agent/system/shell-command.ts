@@ -4,7 +4,7 @@
 const SIMPLE_COMMAND = /^[\w./@+-]+( +([\w./@:+,=%${}-]|'[^']*'|"[^"\\]*")+)*$/
 /** They are no programs. */
 const OF_THE_SHELL =
-  /^(\.|alias|cd|command|eval|exec|exit|export|false|read|return|set|shift|source|trap|true|ulimit|umask|unset|wait)( |$)/
+  /^(\.|alias|cd|command|eval|exec|exit|export|false|read|set|shift|source|trap|true|ulimit|umask|unset|wait)( |$)/
 /** A quoted text, the end of a step, or one character. */
 const TOKEN = /'[^']*'|"(?:[^"\\]|\\.)*"|\\.|&&|./gs
 /** Such a command may have other commands in its texts. */

@@ -26,8 +26,8 @@ export class TaskJobs {
   }
 
   /**
-   * Creates the Job unless it exists. Returns what its pod said last. Rejects if it failed, with a PermanentError if its
-   * pod could not start, and the caller decides when the Job is removed. An aborted signal ends it.
+   * Creates the Job unless it exists. Returns what its pod said last. Rejects if it failed, with a PermanentError only
+   * if its pod could not start. The caller decides when the Job is removed. An aborted signal ends it.
    */
   async run(job: V1Job, signal: AbortSignal): Promise<string> {
     const { cluster, pause_ms } = this.#options

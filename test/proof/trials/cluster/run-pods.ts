@@ -1,5 +1,5 @@
 // A node whose pods really run: each container by Podman from the images of this commit, in the pod's own network, with
-// its environment, volumes and security, and with its probes. What is left out: liveness, limits and image pulls. Commands,
+// its environment, volumes and security, and with its probes. Liveness, limits and image pulls are left out. Commands,
 // ports and logs of its pods are reached through the API.
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -44,7 +44,7 @@ type ContainerState = {
   child: ChildProcess | null
   status: V1ContainerStatus
   log: ContainerLog
-  /** Of the container before it. */
+  /** The log of the container before it. */
   previousLog: ContainerLog | undefined
   hasStarted: boolean
   probedAt: number

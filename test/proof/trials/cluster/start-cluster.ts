@@ -25,7 +25,7 @@ export function findMissingKubernetes(): string | undefined {
   return missing
 }
 
-/** Why pods cannot really run here: their network needs root. */
+/** Returns why pods cannot really run here. Their network needs root. */
 export const findMissingForPods = (...more: string[]): string | undefined =>
   process.getuid?.() === 0 ? findMissing('podman', 'runc', 'skopeo', 'ip', ...more) : 'it needs root'
 

@@ -91,7 +91,7 @@ export function findProcesses(installation: Installation, deployment_id: string,
   }
 }
 
-/** What `podman top` prints: a line with names, and one for each process. The first is that of the container. */
+/** Reads the output of `podman top`: a line of names, and one for each process, first that of the container. */
 function readProcesses(text: string, nameOf: (command: string) => string): Victim[] {
   const lines = text.split('\n').slice(1).filter(Boolean)
   return lines.map(line => {
