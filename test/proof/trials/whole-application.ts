@@ -16,7 +16,15 @@ import { newBackup } from './whole-application/backup.ts'
 import { pushImages } from './whole-application/images.ts'
 import { type Installation, startInstallation } from './whole-application/installation.ts'
 import { findContainers, findPods, findProcesses, killOne, type Victims } from './whole-application/kills.ts'
-import { change, createShop, listJobs, readWhenCalm, type Shop, writeRelease } from './whole-application/shop.ts'
+import {
+  change,
+  createShop,
+  isOpen,
+  listJobs,
+  readWhenCalm,
+  type Shop,
+  writeRelease,
+} from './whole-application/shop.ts'
 import { readJson, startUse, type Use } from './whole-application/use.ts'
 import { checkFiles, checkJobs, checkRows, checkSchedule, checkTicks } from './whole-application/verify.ts'
 
@@ -62,12 +70,15 @@ async function killAtRandom(victims: Victims, { kills, random, use, onKill }: Ki
   }
 }
 
-/** Runs a job of the platform again and again. */
+/** Runs a job of the platform again and again: one at a time, or they would fill a slow machine. */
 function startJobs({ api }: Installation, { id }: Shop) {
   const over = new AbortController()
   const running = (async () => {
     while (!over.signal.aborted) {
-      await api('POST', `/v2/deployments/${id}/jobs`, { command: 'python manage.py record', timeout_seconds: 300 })
+      const command = { command: 'python manage.py record', timeout_seconds: 300 }
+      const { body } = await api('POST', `/v2/deployments/${id}/jobs`, command)
+      const hasEnded = async () => !isOpen((await api('GET', `/v2/deployments/${id}/jobs/${body.id}`)).body)
+      await until('the job has ended', hasEnded, PATIENCE_MS)
       await delay(JOB_PAUSE_MS, undefined, { signal: over.signal }).catch(() => {})
     }
   })()

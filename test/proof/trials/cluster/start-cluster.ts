@@ -34,7 +34,7 @@ export async function startCluster(cleanup: AsyncDisposableStack, folder: string
   const stages = writeStages(join(programs, 'stages.yaml'), folder)
   const kubernetes = await startKubernetes(join(programs, 'bin'), folder, stages)
   cleanup.defer(() => kubernetes.stop())
-  const stopOnSignal = () => void kubernetes.stop().then(() => process.exit(1))
+  const stopOnSignal = () => void cleanup.disposeAsync().finally(() => process.exit(1))
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, stopOnSignal)
   return kubernetes
 }

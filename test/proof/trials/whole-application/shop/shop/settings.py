@@ -23,7 +23,7 @@ DATABASES = {
         'PORT': database.port or 5432,
         'CONN_MAX_AGE': 60,
         'CONN_HEALTH_CHECKS': True,
-        'OPTIONS': {'connect_timeout': 5},
+        'OPTIONS': {'connect_timeout': 60},
     }
 }
 
