@@ -1,14 +1,14 @@
 // Looks at rules: reads what they have seen, decides, and writes incidents with their notices.
 import { type SQL, sql } from 'drizzle-orm'
-import { type Row, runAsSystem } from '../../kernel/db/db.ts'
-import { setSystemSettings } from '../../kernel/db/journal.ts'
+import { type Row, runAsSystem, uuidArray } from '../../kernel/db/db.ts'
+import { setClock, setSystemSettings } from '../../kernel/db/journal.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import type { MetricPoint } from '../../protocol/metrics.schema.ts'
 import { describeValue, fallsByTime, nextLook, readSample, toCondition } from './condition-values.ts'
 import { type Decision, decide, OK, type Sample } from './decide.ts'
 import { readFacts, toEvidence } from './evidence.ts'
 import { type MuteWindow, mutedUntil } from './mute-windows.ts'
-import { duePairs, metricPairs, recentPairs, selectWatched, type Watched } from './samples.ts'
+import { duePairs, metricPairs, metricRuleCounts, recentDeployments, selectWatched, type Watched } from './samples.ts'
 
 /** Pages of a look. More are left to the next one. */
 const MAX_PAGES = 10
@@ -80,11 +80,40 @@ export async function writeDecisions(services: Services, decided: Decided[]): Pr
   })
   const { database, platform } = services
   const settings = setSystemSettings(platform, `alerts-${crypto.randomUUID()}`)
-  const apply = sql<Row>`select apply_alert_decisions(${JSON.stringify(rows)}::jsonb)`
+  const apply = sql<Row>`select apply_alert_decisions(${JSON.stringify(rows, withWholeCharacters)}::jsonb)`
   const [, written] = await runAsSystem(database, settings, apply)
   const moved = worth.filter(({ decision }) => decision.action !== null)
   await announce(services, [...new Set(moved.map(({ watched }) => watched.rule.tenant_id))])
   return Number((written as Row[])[0]![0])
+}
+
+/** The database refuses half of a surrogate pair. A text that was cut may end with one. */
+const withWholeCharacters = (_: string, value: unknown): unknown =>
+  typeof value === 'string' ? value.toWellFormed() : value
+
+/** Decisions of one workspace that cannot be written do not keep those of others from being written. */
+export async function writeOfEach(services: Services, decided: Decided[]): Promise<number> {
+  try {
+    return await writeDecisions(services, decided)
+  } catch {
+    let written = 0
+    for (const ofWorkspace of Map.groupBy(decided, ({ watched }) => watched.rule.tenant_id).values())
+      written += await writeDecisions(services, ofWorkspace).catch(error => postpone(services, ofWorkspace, error))
+    return written
+  }
+}
+
+/** They would be the first of each page otherwise. */
+async function postpone({ database, platform }: Services, decided: Decided[], error: unknown): Promise<number> {
+  const { tenant_id } = decided[0]!.watched.rule
+  platform.log({ level: 'error', tenant: tenant_id, error: 'alerts not written', message: String(error) })
+  const rules = uuidArray([...new Set(decided.map(({ watched }) => watched.rule.id))])
+  const later = sql`
+    update alert_states s
+    set due_at = clock() + interval '1 minute', version = version + 1
+    where s.rule_id = any(${rules}) and s.due_at <= clock()`
+  await runAsSystem(database, setSystemSettings(platform, `alerts-${crypto.randomUUID()}`), later)
+  return decided.length
 }
 
 /** Notices and events leave at once. Their own schedules send what this leaves. */
@@ -98,7 +127,7 @@ export async function lookAtDue(services: Services): Promise<void> {
     const watched = await readWatched(services, duePairs)
     if (watched.length === 0) return
     const at = services.platform.clock.now()
-    const written = await writeDecisions(
+    const written = await writeOfEach(
       services,
       watched.map(one => decideOn(one, readSample(one, at))),
     )
@@ -107,25 +136,54 @@ export async function lookAtDue(services: Services): Promise<void> {
   }
 }
 
-/** Looks at the rules on metrics of deployments whose metrics have come. `early`: points that are not stored. */
-export async function lookAtMetrics(services: Services, ids: string[], early: MetricPoint[] = []): Promise<void> {
+const MAX_PAIRS = 500
+const RECENT_MS = 20_000
+
+/** Packs deployments by the number of rules that watch them, so that no look reads more than a page. */
+function packDeployments(rows: [id: string, rules: string][]): string[][] {
+  const packs: string[][] = []
+  let size = MAX_PAIRS
+  for (const [id, rules] of rows) {
+    size += Number(rules)
+    if (size <= MAX_PAIRS) packs.at(-1)!.push(id)
+    else {
+      packs.push([id])
+      size = Number(rules)
+    }
+  }
+  return packs
+}
+
+async function listWatched({ database, platform }: Services, deployments: SQL): Promise<string[][]> {
+  const [, rows] = await runAsSystem(database, setClock(platform), metricRuleCounts(deployments))
+  return packDeployments(rows as [string, string][])
+}
+
+async function lookAtPack(services: Services, ids: string[], early: MetricPoint[]): Promise<void> {
   const watched = await readWatched(services, metricPairs(ids), early.length > 0)
   const at = services.platform.clock.now()
   const ofDeployment = Map.groupBy(early, ({ deployment_id }) => deployment_id)
-  await writeDecisions(
+  await writeOfEach(
     services,
     watched.map(one => decideOn(one, readSample(one, at, ofDeployment.get(one.subject.id)))),
   )
 }
 
-/** Looks at the metrics of the last minutes again, as a process may have died before it looked at them. */
+/** Looks at the rules on metrics of deployments whose metrics have come. `early`: points that are not stored. */
+export async function lookAtMetrics(services: Services, ids: string[], early: MetricPoint[] = []): Promise<void> {
+  for (const pack of await listWatched(services, uuidArray(ids))) await lookAtPack(services, pack, early)
+}
+
+/**
+ * Looks at the metrics of the last minutes again, as a process may have died before it looked at them. The deployments
+ * of workspaces take turns, and what the time does not suffice for is left to the next look.
+ */
 export async function lookAtRecentMetrics(services: Services): Promise<void> {
-  const watched = await readWatched(services, recentPairs)
-  const at = services.platform.clock.now()
-  await writeDecisions(
-    services,
-    watched.map(one => decideOn(one, readSample(one, at))),
-  )
+  const until = Date.now() + RECENT_MS
+  for (const pack of await listWatched(services, recentDeployments)) {
+    if (Date.now() > until || services.platform.stopping?.aborted) return
+    await lookAtPack(services, pack, [])
+  }
 }
 
 // ---- incidents that are told later

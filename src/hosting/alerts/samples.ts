@@ -58,16 +58,21 @@ export const metricPairs = (deployments: string[]): SQL => sql`
       and is_in_alert_scope(k.deployment_ids, k.tag_value_ids, d.id, d.tag_value_ids)`
 
 /** Deployments whose metrics came lately: those that a look after their arrival may have missed. */
-export const recentPairs: SQL = sql`
-    select k.id as rule_id, d.id as subject_id, 'deployment' as subject_type
-    from (
+export const recentDeployments: SQL = sql`array(
       select distinct p.deployment_id
       from metric_points p
       where p.seconds = 60 and p.at > clock() - interval '3 minutes'
-    ) p
-    join deployments d on d.id = p.deployment_id
+    )`
+
+/** The deployments that rules on metrics watch, each with their number, in turns of the workspaces. */
+export const metricRuleCounts = (deployments: SQL): SQL<Row> => sql<Row>`
+    select d.id, count(*)
+    from deployments d
     join alert_rules k on k.tenant_id = d.tenant_id and k.kind = 'metric' and k.enabled
-    where is_in_alert_scope(k.deployment_ids, k.tag_value_ids, d.id, d.tag_value_ids)`
+    where d.id = any(${deployments})
+      and is_in_alert_scope(k.deployment_ids, k.tag_value_ids, d.id, d.tag_value_ids)
+    group by d.id
+    order by row_number() over (partition by d.tenant_id order by d.id), d.id`
 
 export const pairOf = (rule: string, project: string): SQL => sql`
     select ${rule}::uuid as rule_id, ${project}::uuid as subject_id, 'project' as subject_type`

@@ -2,17 +2,19 @@
 
 import { sql } from 'drizzle-orm'
 import { type Row, run, uuidArray } from '../../kernel/db/db.ts'
-import { verb } from '../../kernel/http/context.ts'
+import { type Ctx, hasCredential, verb } from '../../kernel/http/context.ts'
 import type { MetricReceipt, Metrics } from '../../protocol/metrics.schema.ts'
 import { appendPoints, lockDeploymentsOf } from '../metrics/metric-points.ts'
 import { lockLease } from './lease.ts'
 
 type RefusedRow = [place: string, code: MetricReceipt['refused'][number]['code']]
 
+const senderOf = ({ actor }: Ctx): string => (hasCredential(actor) ? actor.hash : String(actor.id))
+
 export const receiveMetrics = verb('listeners:sync', async (ctx, input: Metrics): Promise<MetricReceipt> => {
   const { points } = input
   const rows = await run(ctx, appendPoints(points), [lockLease(input), lockDeploymentsOf(points)])
-  if (ctx.lookAtAlerts) ctx.waitUntil?.(ctx.lookAtAlerts({ points, isEarly: false }))
+  if (ctx.lookAtAlerts) ctx.waitUntil?.(ctx.lookAtAlerts({ points, isEarly: false, from: senderOf(ctx) }))
   return { refused: (rows as RefusedRow[]).map(([place, code]) => ({ place: Number(place), code })) }
 })
 
@@ -25,7 +27,7 @@ export const receiveEarlyMetrics = verb('listeners:sync', async (ctx, input: Met
     where d.listener_id = current_listener()`
   const [[ids]] = (await run(ctx, served, lockLease(input))) as [[string | null]]
   const points = input.points.filter(({ deployment_id }) => ids?.includes(deployment_id))
-  if (points.length > 0 && ctx.lookAtAlerts) ctx.waitUntil?.(ctx.lookAtAlerts({ points, isEarly: true }))
+  if (points.length > 0 && ctx.lookAtAlerts) ctx.waitUntil?.(ctx.lookAtAlerts({ points, isEarly: true, from: senderOf(ctx) }))
   return {
     refused: input.points.flatMap((point, place) =>
       points.includes(point) ? [] : [{ place, code: 'revision_unknown' as const }],

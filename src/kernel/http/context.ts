@@ -10,8 +10,8 @@ import type { Answer } from '../limits/answer-bytes.ts'
 import type { ShareGroups } from '../limits/share-groups.ts'
 import { type Permission, permissions } from '../permissions.ts'
 
-/** Metrics that have come. `isEarly`: their minute is not over, so they are not stored. */
-export type AlertPoints = { points: MetricPoint[]; isEarly: boolean }
+/** Metrics that have come, `from` whom. `isEarly`: their minute is not over, so they are not stored. */
+export type AlertPoints = { points: MetricPoint[]; isEarly: boolean; from: string }
 
 /**
  * Services for requests and the schedule. Slices add theirs by `declare module`: `tracing/store/store.ts`.

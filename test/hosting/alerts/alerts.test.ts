@@ -166,6 +166,21 @@ describe('the built-in rules', () => {
   })
 })
 
+it('texts that end within a character keep no look from being written', async () => {
+  const incident = { kind: 'out_of_memory', id: 'x', count: 1, last_at: new Date().toISOString() }
+  const generation = agent.generations.get(revision.deployment_id)!
+  await agent.report({ deployment_id: revision.deployment_id, generation }, {
+    state: 'serving',
+    revision_id: revision.revision_id,
+    healthy: false,
+    health: { state: 'crash_looping', reason: `aa${'😀'.repeat(998)}` },
+    incidents: [{ ...incident, message: '😀'.repeat(900) }],
+  } as never)
+  await settle()
+  await look()
+  expect((await listIncidents()).length).toBeGreaterThan(0)
+})
+
 describe('a rule on log lines', () => {
   const condition = { kind: 'log', contains: 'payment failed', count: 3, window_seconds: 60 }
 
