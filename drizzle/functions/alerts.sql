@@ -197,13 +197,18 @@ create trigger signal_health
   )
   execute function signal_health();
 
--- A batch of lines is of one revision.
+-- A batch of lines is of one revision. Its lines are lowered once, not once for each rule.
 create function signal_log_lines() returns trigger
 language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   r alert_rules;
   v_tenant uuid := (select a.tenant_id from added a limit 1);
   v_deployment uuid := (select a.deployment_id from added a limit 1);
+  v_tags uuid[];
+  v_messages text[];
+  v_lowered text[];
+  v_severities integer[];
+  v_processes text[];
   v_count integer;
   v_lines text[];
 begin
@@ -213,15 +218,23 @@ begin
     where a.tenant_id = v_tenant and a.kind = 'log' and a.enabled
     order by a.id
   loop
-    continue when not is_in_alert_scope(
-      r.deployment_ids, r.tag_value_ids, v_deployment,
-      (select d.tag_value_ids from deployments d where d.id = v_deployment)
-    );
-    select count(*), (array_agg(left(a.message, 1000) order by a.number desc))[1:5]
+    if v_messages is null then
+      v_tags := (select d.tag_value_ids from deployments d where d.id = v_deployment);
+      select
+        coalesce(array_agg(left(a.message, 1000) order by a.number desc), '{}'),
+        array_agg(lower(a.message) order by a.number desc),
+        array_agg(a.severity::integer order by a.number desc),
+        array_agg(a.process order by a.number desc)
+      into v_messages, v_lowered, v_severities, v_processes
+      from added a
+      where a.kind = 'deploy' and a.number > 0;
+    end if;
+    continue when not is_in_alert_scope(r.deployment_ids, r.tag_value_ids, v_deployment, v_tags);
+    select count(*), (array_agg(a.message order by a.nth))[1:5]
     into v_count, v_lines
-    from added a
-    where a.kind = 'deploy' and a.number > 0
-      and strpos(lower(a.message), lower(r.condition ->> 'contains')) > 0
+    from unnest(v_messages, v_lowered, v_severities, v_processes)
+      with ordinality as a(message, lowered, severity, process, nth)
+    where strpos(a.lowered, lower(r.condition ->> 'contains')) > 0
       and a.severity >= coalesce(
         array_position('{DEBUG, INFO, WARNING, ERROR, CRITICAL}', r.condition ->> 'level') - 1, 0
       )
