@@ -50,12 +50,15 @@ begin
 end $$;
 
 -- A person's own channel is told what the person may read. A person whose roles access policies limit is told nothing,
--- because a notice has no tags.
-create function may_be_told(c channels) returns boolean
+-- because a notice has no tags. The thread says what the notice is about: a revision, or else an incident.
+create function may_be_told(c channels, p_thread text) returns boolean
 language plpgsql stable as $$
 begin
   return c.member_id is null or (
-    'channels:read' = any(member_permissions(c.member_id, c.tenant_id))
+    member_permissions(c.member_id, c.tenant_id) @> array[
+      'channels:read',
+      case when p_thread like 'revision %' then 'deployments:read' else 'alerts:read' end
+    ]
     and not has_rules(policy_roles(null, c.member_id, c.tenant_id), c.organization_id)
   );
 end $$;

@@ -85,7 +85,7 @@ const claimNotice = (channel: string): SQL<Row> => sql<Row>`
     where v.id = claimed.channel_id
   )
   select json_build_object(
-      'id', n.id, 'attempts', n.attempts, 'channel', ${CHANNEL_JSON}, 'isPermitted', may_be_told(v),
+      'id', n.id, 'attempts', n.attempts, 'channel', ${CHANNEL_JSON}, 'isPermitted', may_be_told(v, n.thread),
       'notice', json_build_object(
         'id', n.id, 'thread', n.thread, 'phase', n.phase, 'content', n.content, 'created_at', n.created_at,
         'remote', (
