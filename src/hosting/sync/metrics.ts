@@ -27,7 +27,8 @@ export const receiveEarlyMetrics = verb('listeners:sync', async (ctx, input: Met
     where d.listener_id = current_listener()`
   const [[ids]] = (await run(ctx, served, lockLease(input))) as [[string | null]]
   const points = input.points.filter(({ deployment_id }) => ids?.includes(deployment_id))
-  if (points.length > 0 && ctx.lookAtAlerts) ctx.waitUntil?.(ctx.lookAtAlerts({ points, isEarly: true, from: senderOf(ctx) }))
+  if (points.length > 0 && ctx.lookAtAlerts)
+    ctx.waitUntil?.(ctx.lookAtAlerts({ points, isEarly: true, from: senderOf(ctx) }))
   return {
     refused: input.points.flatMap((point, place) =>
       points.includes(point) ? [] : [{ place, code: 'revision_unknown' as const }],
