@@ -13,6 +13,8 @@ const OWN_MEMBERS = new Set(
   ['level', 'severity', 'levelname', 'log.level', 'lvl', 'message', 'msg', 'time', 'timestamp', 'ts', '@timestamp'], //
 )
 const MAX_DEPTH = 4
+/** Of a value that is kept as JSON. */
+const MAX_NESTING = 64
 /** The quotes, the colon and the comma of a member. */
 const MEMBER_BYTES = 6
 
@@ -29,14 +31,16 @@ export function readJsonLine(line: string): LogAttributes | undefined {
   let [count, bytes] = [0, 2]
   const add = (name: string, value: unknown, depth: number): void => {
     if (value === null || value === undefined || OWN_MEMBERS.has(name)) return
+    // Before anything is written: each member below has the names above it in its own.
+    if (count === MAX_ATTRIBUTES || name.length > MAX_ATTRIBUTE_NAME) return
     if (typeof value === 'object' && !Array.isArray(value) && depth < MAX_DEPTH) {
       for (const [inner, one] of Object.entries(value)) add(name ? `${name}.${inner}` : inner, one, depth + 1)
       return
     }
     const key = sanitizeText(name)
     const scalar = toScalar(value)
+    if (scalar === undefined || key === '') return
     const size = Buffer.byteLength(key) + Buffer.byteLength(JSON.stringify(scalar)) + MEMBER_BYTES
-    if (key === '' || key.length > MAX_ATTRIBUTE_NAME || count === MAX_ATTRIBUTES) return
     if (key in members || bytes + size > MAX_ATTRIBUTES_BYTES) return
     members[key] = scalar
     count++
@@ -47,10 +51,17 @@ export function readJsonLine(line: string): LogAttributes | undefined {
 }
 
 /** Numbers that JavaScript cannot write exactly are as they were parsed: the message has all their digits. */
-function toScalar(value: unknown): string | number | boolean {
-  if (typeof value === 'number' || typeof value === 'boolean') return value
-  return cutText(sanitizeText(typeof value === 'string' ? value : JSON.stringify(value)))
+function toScalar(value: unknown): string | number | boolean | undefined {
+  if (typeof value === 'boolean' || Number.isFinite(value)) return value as number | boolean
+  if (isDeeper(value, MAX_NESTING)) return undefined
+  return cutText(sanitizeText(typeof value === 'object' ? JSON.stringify(value) : String(value)))
 }
+
+/** A line has room for more brackets than can be written: it parses them without recursion, and writes them with it. */
+const isDeeper = (value: unknown, levels: number): boolean =>
+  typeof value === 'object' &&
+  value !== null &&
+  (levels === 0 || Object.values(value).some(one => isDeeper(one, levels - 1)))
 
 const cutText = (text: string) => text.slice(0, MAX_ATTRIBUTE_LENGTH).toWellFormed()
 

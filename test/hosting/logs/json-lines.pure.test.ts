@@ -34,6 +34,17 @@ describe('the members of a JSON line', () => {
     expect(Object.keys(readJsonLine(JSON.stringify(deep))!)).toEqual(['a.a.a.a'])
   })
 
+  it('cost no more than the line is long, and fail for no line', () => {
+    const line = (value: string) => `{"a":${value},"b":1}`
+    expect(readJsonLine(line('['.repeat(8000) + ']'.repeat(8000)))).toEqual({ b: 1 })
+    expect(readJsonLine(line('1e999'))).toEqual({ a: 'Infinity', b: 1 })
+    const members = Array.from({ length: 1000 }, (_, i) => `"${i}":1`).join(',')
+    const started = performance.now()
+    for (let i = 0; i < 100; i++) readJsonLine(`{"${'k'.repeat(7500)}":{${members}}}`)
+    // It was 50 ms for each.
+    expect(performance.now() - started).toBeLessThan(1000)
+  })
+
   it('connect lines by the names that loggers give to ids', () => {
     const trace = '0af7651916cd43dd8448eb211c80319c'
     expect(readIds({ requestId: 'r-1', 'trace.id': trace.toUpperCase() })).toEqual({
