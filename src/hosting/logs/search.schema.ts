@@ -8,7 +8,8 @@ import { ArrivedLine, LevelFilter } from './logs.schema.ts'
 /** The last line of a page, by time, revision, number and kind. */
 export type LogCursor = { at: string; revision_id: string; number: number; kind: string }
 
-const CURSOR = /^(\d{13})\.([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.(\d{1,10})\.([a-z]{0,16})$/
+const CURSOR =
+  /^(\d{13,15})\.([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.(\d{1,10})\.([a-z]{0,16})$/
 
 /** The time in milliseconds, which is how exact the times of lines are, the revision, the number and the kind. */
 export const formatLogCursor = ({ at, revision_id, number, kind }: LogCursor): string =>
