@@ -78,7 +78,7 @@ export class DrainSender {
 
   /** The milliseconds to wait after a failure, or null. */
   async #sendNext(failures: number): Promise<number | null> {
-    const { buffer, slots } = this.#options
+    const { buffer } = this.#options
     const { signal } = this.#stopping
     this.#hasMore = false
     const batch = await buffer.read(this.#maxRecords)
@@ -86,7 +86,7 @@ export class DrainSender {
       await this.#waitForMore()
       return null
     }
-    const outcome = await slots.run(this.#target.tenant_id, () => this.#sendAll(batch.groups))
+    const outcome = await this.#sendAll(batch.groups)
     if (signal.aborted || outcome.kind === 'failed') {
       buffer.release()
       if (signal.aborted || outcome.kind !== 'failed') return null
@@ -120,7 +120,11 @@ export class DrainSender {
 
   /** Halves what is too large, down to one record. */
   async #sendAll(groups: DrainGroup[]): Promise<Exclude<Outcome, { kind: 'too_large' }>> {
-    const outcome = await this.#send(groups).catch(error => failed(describeError(error)))
+    const { slots } = this.#options
+    const { signal } = this.#stopping
+    // A slot is of one request: a slow receiver that refuses each size would keep it for thousands.
+    const sent = slots.run(this.#target.tenant_id, signal, () => this.#send(groups))
+    const outcome = await sent.catch(error => failed(describeError(error)))
     if (outcome.kind !== 'too_large') return outcome
     this.#maxRecords = Math.max(1, Math.floor(this.#maxRecords / 2))
     const halves = halve(groups)

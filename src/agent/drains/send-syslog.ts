@@ -15,6 +15,7 @@ const DEFAULT_PORT = 6514
 type Options = { url: string; networks: Network[]; signal: AbortSignal; ca?: string | undefined }
 
 export async function sendSyslog(bytes: Buffer, { url: text, networks, signal, ca }: Options): Promise<Outcome> {
+  signal.throwIfAborted()
   const url = new URL(text)
   requireAllowedLiteral(url, networks)
   const host = hostOf(url)
