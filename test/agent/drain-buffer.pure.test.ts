@@ -118,3 +118,21 @@ test('drops the oldest segments beyond its room, but not the one that is being s
   expect((await DiskBuffer.open(folder, MIB)).counts).toMatchObject({ sent: 1, dropped: 61 })
   await buffer.close()
 })
+
+test('a position that cannot be written once is written the next time, and frees its room', async () => {
+  const folder = makeFolder()
+  const buffer = await DiskBuffer.open(folder, MIB)
+  const unwritable = join(folder, 'position.json.new')
+  for (const text of ['a', 'b']) {
+    await buffer.append([logs(text.repeat(MIB / 7))])
+    if (text === 'a') fs.mkdirSync(unwritable)
+    const batch = (await buffer.read(100))!
+    const settled = buffer.settle(batch, batch.records)
+    if (text === 'a') await expect(settled).rejects.toThrow('EISDIR')
+    else await settled
+    fs.rmSync(unwritable, { recursive: true, force: true })
+  }
+  await buffer.close()
+  expect(segmentsOf(folder)).toEqual([])
+  expect((await DiskBuffer.open(folder, MIB)).counts).toMatchObject({ sent: 2, waiting: 0 })
+})

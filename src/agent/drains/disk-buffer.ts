@@ -165,8 +165,12 @@ export class DiskBuffer {
     const position = this.#position
     Object.assign(position, { number: segment.number, offset: end, sent: position.sent + sent })
     this.noteDropped(records - sent)
-    await this.#save()
-    if (segment.offset >= segment.bytes && segment !== this.#writing?.segment) await this.#remove(segment)
+    try {
+      await this.#save()
+    } finally {
+      // Also on a full disk, to which this gives room.
+      if (segment.offset >= segment.bytes && segment !== this.#writing?.segment) await this.#remove(segment)
+    }
   }
 
   /** A batch that was not taken stays the first. */
@@ -175,7 +179,9 @@ export class DiskBuffer {
   }
 
   #save(): Promise<void> {
-    this.#saving = this.#saving.then(async () => {
+    // One that failed, as on a full disk, ends no later one.
+    const before = this.#saving.catch(() => {})
+    this.#saving = before.then(async () => {
       const path = join(this.#folder, POSITION_FILE)
       await writeFile(`${path}.new`, JSON.stringify(this.#position), { mode: 0o600 })
       await rename(`${path}.new`, path)
