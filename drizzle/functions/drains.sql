@@ -37,7 +37,8 @@ begin
         select from deployments x
         where x.tenant_id = d.tenant_id and x.listener_id = p_listener.id and x.deleting_at is null
       )
-    order by d.created_at, d.id
+    -- The first of each workspace before the second of any: no workspace takes the room of others.
+    order by row_number() over (partition by d.tenant_id order by d.created_at, d.id), d.created_at, d.id
     limit 500
   )
   select
