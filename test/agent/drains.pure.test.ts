@@ -125,6 +125,19 @@ test('a batch that is too large is halved, one that is refused is dropped and co
   ])
 })
 
+test('a count of a receiver that is none does not spoil the counts of the agent', async () => {
+  const counts = ['0.5', '-3', '1e999', '"x"', '2']
+  const answer = (rejected: string) => `{"partialSuccess":{"rejectedLogRecords":${rejected}}}`
+  const { url } = await startReceiver((_, nth) => ({ status: 200, body: answer(counts[nth - 1]!) }))
+  const { drains, write, lastReport } = makeDrains()
+  await take(drains, makeDrain(url))
+  for (const [i] of counts.entries()) {
+    await write('1', '2', '3')
+    await waitFor(() => drains.flush().then(() => lastReport()?.waiting === 0 && lastReport()!.sent >= i * 3 + 1))
+  }
+  expect(lastReport()).toMatchObject({ sent: 13, dropped: 2 })
+})
+
 test('a receiver in a private network, and a redirect to one, get nothing', async () => {
   const { url, received } = await startReceiver(() => ({
     status: 307,

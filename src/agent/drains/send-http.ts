@@ -94,7 +94,8 @@ function judgeAnswer(answer: string): Outcome {
   try {
     const { partialSuccess } = JSON.parse(answer) as { partialSuccess?: Record<string, unknown> }
     const rejected = Number(partialSuccess?.rejectedLogRecords ?? partialSuccess?.rejectedDataPoints ?? 0)
-    if (rejected > 0)
+    // Anything else is no count, and would spoil those that the agent reports.
+    if (Number.isSafeInteger(rejected) && rejected > 0)
       return { kind: 'taken', rejected, reason: `The receiver rejected ${rejected} records of a batch.` }
   } catch {
     // Most receivers answer with no JSON.
