@@ -18,7 +18,7 @@ const headerText = (text: unknown, length: number): string =>
     .replace(/[^\x21-\x7e]/g, '_')
     .slice(0, length) || NIL
 const parameterName = (name: string): string => name.replace(/[^\x21-\x7e]|[="\]]/g, '_').slice(0, 32)
-const parameterValue = (value: unknown): string => String(value).replace(/["\\\]]/g, '\\$&')
+const parameterValue = (value: unknown): string => messageText(String(value)).replace(/["\\\]]/g, '\\$&')
 
 /** A line break would be a second message for receivers that do not count. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: replacing control characters is the purpose
