@@ -21,8 +21,6 @@ const MAX_CONCURRENT = 8
 /** The time of a sweep. */
 const WORK_MS = 20_000
 const MIN_SHARE_MS = 2000
-/** After an answer that a page is too large, the next smaller one is tried. */
-const PAGE_SIZES = [500, 50, 1] as const
 const [FIRST_PAUSE_S, MAX_PAUSE_S] = [15, 900]
 const MAX_TEXT = 8 * 1024
 const TOO_LARGE = 413
@@ -33,6 +31,8 @@ const CONFIGURATION_STATUSES = [401, 403, 404, 405, 407, 408, 429]
 type Page = { position: number; records: number; batch: EncodedBatch | null }
 type Source = {
   column: 'position' | 'trace_position'
+  /** After an answer that a page is too large, the next smaller one is tried, and kept for the sweep. */
+  pageSizes: readonly number[]
   read: (ctx: Ctx, drain: DrainRow, limit: number) => Promise<Page | null>
 }
 
@@ -78,9 +78,11 @@ async function sendDrain(services: Services, id: string, deadline: number): Prom
   try {
     const headers = await openHeaders(services, drain)
     const sources = [EVENTS, TRACES].filter(({ signal }) => drain.signals.includes(signal))
-    for (const source of sources)
+    for (const source of sources) {
+      const sizes = [...source.pageSizes]
       while (Date.now() < deadline && !platform.stopping?.aborted)
-        if (!(await sendPage(ctx, drain, source, headers))) break
+        if (!(await sendPage(ctx, drain, source, sizes, headers))) break
+    }
     await store(services, id, sql`next_send_at = least(d.next_send_at, clock() + d.failures * interval '1 second')`)
   } catch (error) {
     platform.log({ level: 'warn', drain: id, error: 'drain not sent', message: String(error) })
@@ -97,13 +99,22 @@ const store = ({ platform, database }: Pick<Services, 'platform' | 'database'>, 
   runAsSystem(database, setClock(platform), sql`update drains d set ${changes} where d.id = ${id}::uuid`)
 
 /** False once nothing waits, or the receiver takes nothing. */
-async function sendPage(ctx: Ctx, drain: DrainRow, source: Source, headers: Record<string, string>): Promise<boolean> {
-  for (const limit of PAGE_SIZES) {
-    const page = await source.read(ctx, drain, limit)
+async function sendPage(
+  ctx: Ctx,
+  drain: DrainRow,
+  source: Source,
+  sizes: number[],
+  headers: Record<string, string>,
+): Promise<boolean> {
+  for (;;) {
+    const page = await source.read(ctx, drain, sizes[0]!)
     if (!page) return false
     const { batch, records, position } = page
     const attempt = batch && (await postBatch(ctx, batch, headers, drain.compression))
-    if (attempt?.status === TOO_LARGE && limit > 1) continue
+    if (attempt?.status === TOO_LARGE && sizes.length > 1) {
+      sizes.shift()
+      continue
+    }
     const column = sql.identifier(source.column)
     const moved = sql`${column} = greatest(d.${column}, ${position}::bigint)`
     if (attempt === null || attempt.error === null) {
@@ -128,7 +139,6 @@ async function sendPage(ctx: Ctx, drain: DrainRow, source: Source, headers: Reco
     )
     return false
   }
-  return false
 }
 
 /** No repeat can succeed. */
@@ -162,6 +172,7 @@ function toRecord(row: EventRow): LogRecord {
 const EVENTS = {
   signal: 'events',
   column: 'position',
+  pageSizes: [500, 50, 1],
   read: async ({ database, platform }: Ctx, drain: DrainRow, limit: number): Promise<Page | null> => {
     const select = sql<Row>`
       select to_json(e)::text
@@ -187,6 +198,8 @@ const EVENTS = {
 const TRACES = {
   signal: 'traces',
   column: 'trace_position',
+  // Each may have 64 KiB of inputs and outputs, and several drains are sent to at once.
+  pageSizes: [100, 10, 1],
   read: async (ctx: Ctx, drain: DrainRow, limit: number): Promise<Page | null> => {
     const select = sql<Row>`
       select f.id, f.run_id, p.name
