@@ -137,24 +137,43 @@ const countLoss = (ids: string[]) => sql`
   group by organization_id, tenant_id, deployment_id, revision_id
   on conflict (revision_id, hour) do update set lines = l.lines + excluded.lines`
 
+/** One that the store refuses holds no other one back, which may be of another workspace. */
+async function appendBatches(append: (lines: QueuedLine[]) => Promise<void>, batches: Batch[]) {
+  const stored = new Set<string>()
+  let failure: unknown
+  const store = async (some: Batch[]) => {
+    try {
+      await append(some.flatMap(readBatch))
+      for (const { id } of some) stored.add(id)
+    } catch (error) {
+      failure = error
+    }
+  }
+  await store(batches)
+  if (stored.size === 0 && batches.length > 1)
+    for (const batch of batches) if (!isDatabaseUnavailable(failure)) await store([batch])
+  return { stored, failure }
+}
+
 /** Hands one group of batches to the store. Returns false when none is left, or the store is away. */
 async function storeSome({ logs, database, platform }: Services): Promise<boolean> {
   if (!logs.append) return false
   const [, rows] = (await runAsSystem(database, setClock(platform), claimForStore)) as [unknown, Row[]]
   if (rows.length === 0) return false
   const batches = rows.map(([json]) => JSON.parse(json as string) as Batch)
-  const ids = batches.map(({ id }) => id)
-  try {
-    await logs.append(batches.flatMap(readBatch))
-  } catch (error) {
-    const refused = rows.flatMap(([, attempts], i) => (Number(attempts) >= MAX_ATTEMPTS ? [ids[i]!] : []))
-    // A store that is away is waited for. Other failures are about the lines.
-    const lost = isDatabaseUnavailable(error) ? [] : refused
-    const give = lost.length > 0 ? [countLoss(lost), ...finishBatches(lost, 'for_store')] : []
-    await runAsSystem(database, setClock(platform), ...give, releaseClaims(ids))
-    throw error
-  }
-  await runAsSystem(database, setClock(platform), ...finishBatches(ids, 'for_store'))
+  const { stored, failure } = await appendBatches(logs.append, batches)
+  const failed = batches.flatMap(({ id }) => (stored.has(id) ? [] : id))
+  const refused = batches.filter(({ id }, i) => !stored.has(id) && Number(rows[i]![1]) >= MAX_ATTEMPTS)
+  // A store that is away is waited for. Other failures are about the lines.
+  const lost = isDatabaseUnavailable(failure) ? [] : refused.map(({ id }) => id)
+  await runAsSystem(
+    database,
+    setClock(platform),
+    ...(stored.size > 0 ? finishBatches([...stored], 'for_store') : []),
+    ...(lost.length > 0 ? [countLoss(lost), ...finishBatches(lost, 'for_store')] : []),
+    ...(failed.length > 0 ? [releaseClaims(failed)] : []),
+  )
+  if (failed.length > 0) throw failure
   return rows.length === CLAIMED_BATCHES
 }
 

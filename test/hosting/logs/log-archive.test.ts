@@ -130,4 +130,30 @@ describe('lines for a log store', () => {
       ['four', 4],
     ])
   })
+
+  it('come although the store refuses a batch of another deployment', async () => {
+    const refused = await newLoggedDeployment({ tenant: await newTenant() })
+    const { id, openLog } = await newLoggedDeployment({ tenant: await newTenant() })
+    await refused.openLog()(linesOf('poison'))
+    await openLog()(linesOf('one'))
+    const queue = sql`
+      insert into log_batches (
+        organization_id, tenant_id, deployment_id, revision_id, kind, number, skipped, lines, bytes, content,
+        for_store, for_archive)
+      select organization_id, tenant_id, deployment_id, revision_id, kind, 1, 0, 1, 10,
+        json_build_array(json_build_object('message', message)), true, false
+      from log_lines
+      where deployment_id in (${id}::uuid, ${refused.id}::uuid) and number = 1`
+    await runAsSystem(getApp().database, queue)
+    const taken: string[] = []
+    const append = async (lines: QueuedLine[]) => {
+      if (lines.some(({ message }) => message === 'poison')) throw fail('internal')
+      taken.push(...lines.map(({ message }) => message))
+    }
+    const logs = { append } as unknown as LogStore
+    for (let i = 0; i < 25; i++) await storeQueuedLines({ ...getServices(), logs }).catch(() => {})
+    expect(taken).toEqual(['one'])
+    const left = sql`select from log_batches where deployment_id = ${refused.id}::uuid`
+    expect((await runAsSystem(getApp().database, left))[0]).toEqual([])
+  })
 })
