@@ -13,7 +13,7 @@ const OWN_MEMBERS = new Set(
   ['level', 'severity', 'levelname', 'log.level', 'lvl', 'message', 'msg', 'time', 'timestamp', 'ts', '@timestamp'], //
 )
 const MAX_DEPTH = 4
-/** Of a value that is kept as JSON. */
+/** A value that is deeper is left out. */
 const MAX_NESTING = 64
 /** The quotes, the colon and the comma of a member. */
 const MEMBER_BYTES = 6
