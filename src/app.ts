@@ -271,8 +271,17 @@ export function createApp(config: Config, runtime: Platform) {
     }
     await runSweeps(sweeps, onRun).finally(() => recordSweepRuns(services, runs))
   }
-  const { traces, shareGroups } = services
-  return Object.assign(app, { config, platform, database, housekeep, look, sweeps, traces, shareGroups, services })
   const { traces, logs, shareGroups } = services
-  return Object.assign(app, { config, platform, database, housekeep, sweeps, traces, logs, shareGroups, services })
+  return Object.assign(app, {
+    config,
+    platform,
+    database,
+    housekeep,
+    look,
+    sweeps,
+    traces,
+    logs,
+    shareGroups,
+    services,
+  })
 }

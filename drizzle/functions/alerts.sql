@@ -589,3 +589,34 @@ begin
   end if;
   return next i;
 end $$;
+
+-- Arrays have no foreign keys.
+create function check_alert_rule_references() returns trigger
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
+begin
+  if exists (select from deployments d where d.id = any(new.deployment_ids) and d.tenant_id <> new.tenant_id)
+    or exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id)
+    or exists (select from channels c where c.id = any(new.channel_ids) and c.tenant_id <> new.tenant_id)
+  then
+    raise exception using errcode = '42501', message = 'an alert rule refers to a row of another workspace';
+  end if;
+  return null;
+end $$;
+create trigger check_references
+  after insert or update of deployment_ids, tag_value_ids, channel_ids on alert_rules
+  for each row execute function check_alert_rule_references();
+
+create function check_alert_mute_references() returns trigger
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
+begin
+  if exists (select from deployments d where d.id = any(new.deployment_ids) and d.tenant_id <> new.tenant_id)
+    or exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id)
+    or exists (select from alert_rules r where r.id = any(new.rule_ids) and r.tenant_id <> new.tenant_id)
+  then
+    raise exception using errcode = '42501', message = 'a mute refers to a row of another workspace';
+  end if;
+  return null;
+end $$;
+create trigger check_references
+  after insert or update of deployment_ids, tag_value_ids, rule_ids on alert_mutes
+  for each row execute function check_alert_mute_references();

@@ -242,9 +242,11 @@ create trigger enforce_quota
   after insert on alert_mutes
   referencing new table as added
   for each statement execute function enforce_quota('tenant_id', '200', 'true', 'alert_mutes');
+create trigger enforce_quota
   after insert on log_archive_settings
   referencing new table as added
   for each statement execute function enforce_quota('tenant_id', '10001', 'true', 'log_archive_settings');
+create trigger enforce_quota
   after insert on drains
   referencing new table as added
   for each statement execute function enforce_quota('tenant_id', '20', 'true', 'drains');

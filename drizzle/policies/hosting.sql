@@ -915,6 +915,7 @@ create policy own on incident_changes to slipway_app
     tenant_id = current_tenant()
     and organization_id = current_organization()
     and is_own_key(actor_id)
+    and exists (select from incidents i where i.id = incident_id and i.tenant_id = current_tenant())
   );
 create policy admitted on incident_changes as restrictive to slipway_limited
   using (exists (select from incidents i where i.id = incident_changes.incident_id))

@@ -40,7 +40,7 @@ const windowOf = (least: number, most: number, usual: number) =>
   z.int().min(least).max(most).default(usual).meta({ description: 'The value is that of so many last seconds.' })
 
 /** Each with its unit, and where a value comes from. */
-export const METRICS = {
+const METRICS = {
   error_rate: 'Requests with a 5xx answer or without one, as a share of all: 0 to 1.',
   requests: 'Requests a minute.',
   latency_p50: 'Milliseconds within which half of the answers began.',
@@ -52,7 +52,7 @@ export const METRICS = {
   restarts: 'Restarts of copies.',
   copies: 'Copies that run, while any does.',
 } as const
-export const metricNames = Object.keys(METRICS) as (keyof typeof METRICS)[]
+const metricNames = Object.keys(METRICS) as (keyof typeof METRICS)[]
 
 const MetricCondition = z
   .object({

@@ -473,7 +473,7 @@ describe('a wrong command exits with', () => {
     ['2, and suggests the right one of a group', ['env', 'lst'], 2, 'usage', /list/],
     ['2 for a missing argument', ['rollback'], 2, 'usage', /revision/],
     ['2 for an option that does not exist', ['list', '--nmae'], 2, 'usage', /--nmae.*--name/],
-    ['2 for a time that is none', ['logs', '--since', 'yesterday'], 2, 'usage', /10m/],
+    ['2 for a time that is none', ['logs', '--since', 'yesterday'], 2, 'usage', /2h/],
     ['2 for a secret in an argument', ['env', 'set', 'shop', 'TOKEN=hush'], 2, 'usage', /standard input/],
     ['2 for a folder that is not linked', ['status'], 2, 'usage', /linked/],
     ['1 for a deployment that does not exist', ['status', 'nope'], 1, 'deployment_not_found', /nope/],

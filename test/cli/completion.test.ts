@@ -15,7 +15,10 @@ const LINES: Line[] = [
     ['list', 'set', 'unset', 'import', 'edit', 'help'],
   ],
   [['status', 'sh'], ['shop']],
-  [['logs', '--re'], ['--revision']],
+  [
+    ['logs', '--re'],
+    ['--request', '--requests', '--revision'],
+  ],
   [['rollback', 'shop', '--timeout', '9', ''], ['1']],
   [['logs', 'shop', '--revision', ''], ['1']],
   [['env', 'unset', 'shop', 'TOKEN', 'T'], ['TOKEN']],

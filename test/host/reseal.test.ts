@@ -45,6 +45,7 @@ const SEALED = (): typeof values => [
   ['run_rules', 'webhook_secret', ID, 'rule webhook secret'],
   ['run_rules', 'webhooks', ID, 'rule webhook header'],
   ['run_rules', 'alerts', ID, 'rule alert routing key'],
+  ['channels', 'credentials', ID, 'channel credentials'],
   ['drains', 'headers', ID, 'drain headers'],
   ['webhooks', 'secret', ID, 'webhook secret'],
   ['webhooks', 'previous_secret', ID, 'webhook secret'],

@@ -35,9 +35,9 @@ const SHOWN: Partial<Record<Permission, (keyof typeof SHOWN_TYPES)[]>> = {
   'audit-logs:read': [],
   'fleet-admin:read': [],
   'webhooks:manage': [],
+  'drains:manage': [],
   'channels:read': [],
   'channels:manage': [],
-  'drains:manage': [],
   'deployments:read': ['deployments'],
   'deployments:update': ['deployments'],
   'deployments:delete': ['deployments'],
@@ -83,8 +83,8 @@ const SHOW_EVERYTHING: Permission[] = [
   'webhooks:manage',
   'channels:read',
   'channels:manage',
+  'drains:manage',
 ]
-const SHOW_EVERYTHING: Permission[] = ['audit-logs:read', 'fleet-admin:read', 'webhooks:manage', 'drains:manage']
 const READINGS: Permission[] = [
   'deployments:read',
   'projects:read',

@@ -152,7 +152,7 @@ it('the schedules of several instances do all work that is due once', async () =
   expect(await appliedRuns(ruled.tenant, rule)).toEqual(runs)
   expect((await asked.tenant.get(insights)).body.clustering_jobs).toMatchObject([{ status: 'success' }])
   expect(await countEvents(asked.tenant)).toMatchObject({ 'insight_job.created': 1 })
-  expect(await countEvents(served)).toEqual({ 'deployment.unknown': 6, 'listener.lost': 1 })
+  expect(await countEvents(served)).toEqual({ 'incident.opened': 1, 'deployment.unknown': 6, 'listener.lost': 1 })
   expect(await countEvents(late)).toMatchObject({ 'revision.deploy_failed': 6 })
   expect((await listRevisions(pushed, deployed.id)).map(({ number }) => number)).toEqual([2, 1])
   expect(await previews.live()).toHaveLength(1)

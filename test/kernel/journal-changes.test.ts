@@ -136,6 +136,7 @@ const WITHOUT_EVENTS: Record<string, string> = {
   sendLogs: 'logs are kept beside the journal',
   reportDrains: 'counts of drains are kept beside the journal',
   sendMetrics: 'metrics are kept beside the journal',
+  sendEarlyMetrics: 'points of an unfinished minute are not stored',
   sendRepository: 'what an agent sees is kept beside the journal; a change of the integration has an event',
   sendSnapshots: 'the jobs that take snapshots have events',
 }

@@ -58,6 +58,24 @@ describe('a list of things that have a name', () => {
       member: 'name',
       more: { provider: 'openai', model: 'gpt', auth_type: 'none' },
     }),
+    '/v2/alert-rules': ({ post }) => ({
+      post,
+      path: '/v2/alert-rules',
+      member: 'name',
+      more: { condition: { kind: 'log', contains: 'x' } },
+    }),
+    '/v2/channels': ({ post }) => ({
+      post,
+      path: '/v2/channels',
+      member: 'name',
+      more: { target: { kind: 'pagerduty', routing_key: 'a'.repeat(32) } },
+    }),
+    '/v2/drains': ({ post }) => ({
+      post,
+      path: '/v2/drains',
+      member: 'name',
+      more: { kind: 'ndjson', url: 'https://in.example.com/', enabled: false },
+    }),
     '/workspaces': ({ owner }) => ({ post: owner.post, path: '/workspaces', member: 'display_name' }),
     '/orgs/current/roles': ({ owner }) => ({
       post: owner.post,

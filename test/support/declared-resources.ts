@@ -260,6 +260,24 @@ export const DECLARED: Record<string, Declared> = {
     named: { member: 'name' },
     secrets: { members: ['headers'], fingerprints: ({ headers_fingerprint: of }) => of },
   },
+  'alert rule': {
+    item: '/v2/alert-rules/{alert_rule_id}',
+    wanted: () => ({
+      name: named('rule'),
+      condition: {
+        kind: 'metric',
+        metric: 'error_rate',
+        operator: 'above',
+        threshold: 5,
+        clear_threshold: null,
+        window_seconds: 300,
+        min_requests: 20,
+      },
+      severity: 'warning',
+    }),
+    changed: () => ({ name: named('rule'), severity: 'critical' }),
+    named: { member: 'name' },
+  },
   'OAuth provider': {
     item: '/v2/auth/providers/{provider_id}',
     wanted: () => ({
@@ -524,6 +542,8 @@ export const NOT_DECLARED: Record<string, string> = {
       'several at once',
     ]),
   ),
+  deleteAlertMute: 'a time that passes',
+  deleteChannel: 'the secret of its webhook is shown once',
   deleteDeployHook: 'its URL is a secret that is shown once',
   deleteExampleOfDataset: 'the example is declared by its own path',
   deleteFeedback: 'feedback is data, like runs',

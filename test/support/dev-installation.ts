@@ -73,7 +73,7 @@ export default async function setup(project: TestProject) {
     const { NODE_COMPILE_CACHE = '' } = project.config.env
     // The first point of metrics would take a minute. A shorter time costs CPU for as long as the agent runs.
     const metrics = { AGENT_METRICS_SECONDS: '4' }
-    // Nobody changes the sources, for which the Worker's bundler would look all the time.
+    // The sources do not change, for which the Worker's bundler would look all the time.
     const settings = { SLIPWAY_HOME: home, SLIPWAY_DEV_WATCH: 'off', ...metrics, NODE_COMPILE_CACHE }
     const dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], settings)
     await dev.until(() => existsSync(described))

@@ -1,12 +1,12 @@
 // The runs of a workspace as a row of Postgres shows them in JSON, from the store under test.
 import { type SQL, sql } from 'drizzle-orm'
 import { inject } from 'vitest'
+import { connectClickHouse } from '../../src/kernel/clickhouse/client.ts'
+import { sql as ch, join, name } from '../../src/kernel/clickhouse/sql.ts'
 import { runAsSystem } from '../../src/kernel/db/db.ts'
 import { MERGED_MEMBERS } from '../../src/tracing/ingest/merged-operations.ts'
-import { connectClickHouse } from '../../src/kernel/clickhouse/client.ts'
 import { selectRuns } from '../../src/tracing/store/clickhouse/run-columns.ts'
 import { joinObjects } from '../../src/tracing/store/clickhouse/run-details.ts'
-import { sql as ch, join, name } from '../../src/kernel/clickhouse/sql.ts'
 import { getApp } from './app.ts'
 
 /** Runs are stored in ClickHouse. */

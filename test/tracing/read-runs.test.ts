@@ -1,9 +1,9 @@
 // Reading runs: pages in the order of their start, single runs, and what their members come from.
 import { beforeAll, describe, expect, inject, it } from 'vitest'
+import { connectClickHouse } from '../../src/kernel/clickhouse/client.ts'
 import type { Ctx } from '../../src/kernel/http/context.ts'
 import { RUN_FIELDS } from '../../src/tracing/runs/filter/fields.ts'
 import { readFilters } from '../../src/tracing/runs/filter/resolve.ts'
-import { connectClickHouse } from '../../src/kernel/clickhouse/client.ts'
 import { query as queryClickHouse } from '../../src/tracing/store/clickhouse/query.ts'
 import { query } from '../../src/tracing/store/postgres/query.ts'
 import type { RunCursor, RunQuery } from '../../src/tracing/store/queries.ts'

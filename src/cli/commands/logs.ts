@@ -23,18 +23,7 @@ export const declaration: Declaration = {
       .option('--tail <lines>', 'how many of the newest lines to begin with. Default: 100, or all with --since'),
 }
 
-type Flags = {
-  follow?: boolean
-  build?: boolean
-  requests?: boolean
-  revision?: string
-  level?: string
-  process?: string
-  query?: string
-  since?: string
-  tail?: string
-}
-type Flags = SearchFlags
+type Flags = SearchFlags & { requests?: boolean }
 type Line = Reply<'GET /v2/deployments/{deployment_id}/logs'>['logs'][number]
 
 const DEFAULT_TAIL = 100

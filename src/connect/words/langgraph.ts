@@ -178,6 +178,7 @@ const ROUTES: Record<string, Route> = {
   '/v2/deployments/*/owner': { answer: deploymentAnswer },
   '/v2/deployments/*/protection': { answer: deploymentAnswer },
   '/v2/deployments/*/traffic': { answer: deploymentAnswer },
+  '/v2/deployments/*/request-logs': { answer: deploymentAnswer },
   '/v2/deployments/*/rollout': { answer: deploymentAnswer },
   '/v2/deployments/*/rollout/*': { answer: deploymentAnswer },
   '/v2/deployments/*/rollback': { answer: deploymentAnswer },

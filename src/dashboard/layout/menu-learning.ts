@@ -13,7 +13,6 @@ const FOLDED = [
   { path: '/listeners', read: '/v2/listeners', event: 'listener.created' },
   { path: '/integrations', read: '/v1/integrations/forge/githost/install', event: 'integration.connected' },
   { path: '/providers', read: '/v2/auth/providers', event: 'oauth_provider.created' },
-  { path: '/channels', read: '/v2/channels', event: 'channel.created' },
   { path: '/webhooks', read: '/v2/webhooks', event: 'webhook.created' },
   { path: '/models', read: '/v1/model-configurations', event: 'model_configuration.created' },
   { path: '/roles', read: undefined, event: 'workspace_member.added' },

@@ -123,6 +123,7 @@ export const SEALED_ROWS: Record<keyof typeof SEALED, SealedTable> = {
     reseal: async ({ id, credentials }, { seal }) => ({
       credentials: await seal(credentials, id, CREDENTIALS_PLACE),
     }),
+  },
   drains: {
     primaryKey: ['id'],
     reseal: async ({ id, headers }, { seal }) => ({ headers: await seal(headers, id, DRAIN_HEADERS_PLACE) }),

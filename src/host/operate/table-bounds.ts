@@ -85,7 +85,6 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   log_batches: expires('64 MiB for each deployment, until they are stored and archived', 'logs'),
   log_counters: perRow('one for each deployment'),
   log_lines: expires('10,000 lines and 4 MiB for each log; LOG_RETENTION_DAYS', 'old_revisions'),
-  logs: expires('two for each revision; LOG_RETENTION_DAYS after its last line', 'old_revisions'),
   mail_windows: expires(
     'one for each workspace that sends e-mails, and each address to confirm, for a day',
     'channels',

@@ -1,7 +1,7 @@
 // Decides what a sample of a rule about one subject comes to (pure). Times are milliseconds since 1970.
 import type { phases } from '../../protocol/alerts.schema.ts'
 
-export type Phase = (typeof phases)[number]
+type Phase = (typeof phases)[number]
 
 export type AlertState = {
   phase: Phase

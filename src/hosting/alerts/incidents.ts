@@ -64,8 +64,10 @@ const pageStatement = prepareStatement((page: Placeholders<IncidentPage>) =>
     .offset(page.offset),
 )
 
-export const listIncidents = verb('alerts:read', (ctx, page: IncidentPage) =>
-  readPage(ctx, pageStatement, page, toWire),
+export const listIncidents = verb(
+  'alerts:read',
+  (ctx, page: IncidentPage) => readPage(ctx, pageStatement, page, toWire),
+  { byPolicy: true },
 )
 
 const HISTORY = sql<ChangeRow[]>`(
@@ -98,8 +100,11 @@ const incidentStatement = prepareStatement((ref: Placeholders<IncidentParams>) =
   db.select(DETAILS).from(incidents).where(isIncident(ref)),
 )
 
-export const readIncident = verb('alerts:read', async (ctx, ref: IncidentParams) =>
-  toDetails(requireRow(await run(ctx, incidentStatement(ref)), 'incident_not_found')),
+export const readIncident = verb(
+  'alerts:read',
+  async (ctx, ref: IncidentParams) =>
+    toDetails(requireRow(await run(ctx, incidentStatement(ref)), 'incident_not_found')),
+  { byPolicy: true },
 )
 
 const ABOUT = sql`json_strip_nulls(json_build_object(
@@ -129,13 +134,17 @@ export const acknowledgeIncident = verb(
       'incident.acknowledged',
       sql<IncidentRow>`select * from acknowledge_incident(${incident_id}::uuid, ${message})`,
     ),
+  { byPolicy: true },
 )
 
-export const resolveIncident = verb('alerts:manage', (ctx, { incident_id, message = null }: IncidentParams & Note) =>
-  move(
-    ctx,
-    { incident_id },
-    'incident.resolved',
-    sql<IncidentRow>`select * from resolve_incident_by_hand(${incident_id}::uuid, ${message})`,
-  ),
+export const resolveIncident = verb(
+  'alerts:manage',
+  (ctx, { incident_id, message = null }: IncidentParams & Note) =>
+    move(
+      ctx,
+      { incident_id },
+      'incident.resolved',
+      sql<IncidentRow>`select * from resolve_incident_by_hand(${incident_id}::uuid, ${message})`,
+    ),
+  { byPolicy: true },
 )

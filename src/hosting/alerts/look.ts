@@ -40,7 +40,7 @@ const isWorthWriting = ({ watched, decision }: Decided): boolean =>
   watched.state !== null || decision.state.phase !== 'ok'
 
 const toTime = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString())
-export const toMuteEnd = (windows: MuteWindow[], now: number): string | null => {
+const toMuteEnd = (windows: MuteWindow[], now: number): string | null => {
   const until = mutedUntil(windows, now)
   return until === Number.POSITIVE_INFINITY ? 'infinity' : toTime(until)
 }

@@ -31,7 +31,7 @@ export type Watched = {
   signals: Signals | null
   mutes: MuteWindow[]
 }
-export type Signals = {
+type Signals = {
   /** Within the window of the condition. */
   count: number
   lines: string[]

@@ -1,10 +1,10 @@
 // The address of a drain as the control plane judges it, and its requests there, through the guarded fetch.
 
-import { parseRetryAfter } from '../../connect/webhooks/send.ts'
 import type { HostServices } from '../../kernel/http/context.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
 import { createGuardedClient, type FetchPolicy, requireAllowedUrl } from '../../kernel/http/guarded-fetch.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
+import { parseRetryAfter } from '../../kernel/http/retry-after.ts'
 import type { EncodedBatch } from '../../protocol/drain-encoding.ts'
 import type { DrainKind } from '../../protocol/drains.schema.ts'
 

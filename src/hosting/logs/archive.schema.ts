@@ -23,7 +23,7 @@ export const LogArchive = z
 export type LogArchive = z.output<typeof LogArchive>
 export const LogArchiveList = listOf(LogArchive).meta({ id: 'LogArchiveList' })
 
-export const MAX_ARCHIVE_DAYS = 3650
+const MAX_ARCHIVE_DAYS = 3650
 export const DEFAULT_ARCHIVE_DAYS = 30
 const Days = z.int().min(1).max(MAX_ARCHIVE_DAYS)
 

@@ -26,7 +26,7 @@ const MAX_ATTEMPTS = 20
 const BUDGET_MS = 20_000
 
 /** A condition: lines of the deployment are archived. */
-export const isArchived = (deployment: SQL, tenant: SQL): SQL => sql`coalesce(
+const isArchived = (deployment: SQL, tenant: SQL): SQL => sql`coalesce(
         (
           select s.enabled
           from log_archive_settings s

@@ -24,12 +24,10 @@ export const receiveLogs = verb(
     const forStore = ctx.logs.append !== null
     // A concurrent repeat waits for the first request, and then sees its lines.
     const lockRevision = sql`select from revisions where id = ${revision_id}::uuid for no key update`
-    const rows = await run(ctx, appendLogs({ revision, kind, stream, from }, lines), [lockLease(input), lockRevision])
-    const [next] = requireRow(rows, 'revision_not_found') as Row
-    if (kind === 'deploy' && ctx.lookAtAlerts) ctx.waitUntil?.(ctx.lookAtAlerts())
     const statement = appendLogs({ revision, kind, stream, from, forStore }, lines)
     const rows = await run(ctx, statement, [lockLease(input), lockRevision])
     const [next, , isQueued] = requireRow(rows, 'revision_not_found') as Row
+    if (kind === 'deploy' && ctx.lookAtAlerts) ctx.waitUntil?.(ctx.lookAtAlerts())
     if (isQueued === true) ctx.storeLines?.(ctx.waitUntil)
     return { next: Number(next) }
   },

@@ -3,9 +3,9 @@
 import { createApplicationKey } from '../../kernel/crypto/application-keys.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
 import { VERSION } from '../../kernel/version.ts'
+import { DEFAULT_REQUEST_LOGS } from '../../protocol/defaults.ts'
 import type { RevisionStatus, Source } from '../../protocol/parts.schema.ts'
 import type { WorkProtection } from '../../protocol/protection.schema.ts'
-import { DEFAULT_REQUEST_LOGS } from '../../protocol/defaults.ts'
 import type { RequestLogs } from '../../protocol/request-logs.schema.ts'
 import {
   type DeploymentType,

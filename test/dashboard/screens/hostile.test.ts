@@ -22,7 +22,6 @@ const TRACING = [
   'rules',
   'rules/1',
   'rules/new',
-  'logs',
   'annotation',
   'annotation/1',
   'annotation/new',

@@ -6,7 +6,19 @@ import { check, isLive, PHONE, useDashboard } from '../../support/dashboard.ts'
 
 const dashboard = useDashboard()
 
-const ESSENTIAL = ['Deployments', 'Queue', 'History', 'Traces', 'Members', 'Keys', 'Workspace', 'API pages']
+const ESSENTIAL = [
+  'Deployments',
+  'Queue',
+  'History',
+  'Alerts',
+  'Logs',
+  'Traces',
+  'Channels',
+  'Members',
+  'Keys',
+  'Workspace',
+  'API pages',
+]
 const menu = (page: Page) => page.locator('#menu').getByRole('navigation', { name: 'Workspace' })
 const readMenu = (page: Page) => menu(page).getByRole('link').allInnerTexts()
 const more = (page: Page) => menu(page).getByRole('button', { name: 'More' })
@@ -34,7 +46,7 @@ it('folds what a workspace does not use behind a button, and the browser remembe
 it('shows the entry of the open page, and those in use, which it learns with one request', async () => {
   const tenant = await newTenant()
   const { page, context } = await dashboard.open(tenant, '/rules')
-  expect(await readMenu(page)).toEqual(ESSENTIAL.toSpliced(4, 0, 'Rules'))
+  expect(await readMenu(page)).toEqual(ESSENTIAL.toSpliced(6, 0, 'Rules'))
   expect(await menu(page).getByRole('link', { name: 'Rules' }).getAttribute('aria-current')).toBe('page')
   await menu(page).getByRole('link', { name: 'Queue' }).click()
   await menu(page).getByRole('link', { name: 'Rules' }).waitFor({ state: 'detached' })

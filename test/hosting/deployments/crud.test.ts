@@ -79,6 +79,7 @@ describe('a new deployment', () => {
       hold: null,
       owner: null,
       protection: { mode: 'none', open_paths: [] },
+      request_logs: { mode: 'sampled', rate: 2, slow_ms: 1_000, client_address: 'truncated' },
       traffic: [],
       traffic_settings: { starts_at: 100, sticky: null },
       rollout: null,

@@ -184,6 +184,7 @@ const DECISIONS: Record<string, string | (() => Promise<void>)> = {
   'patchDeployment source_revision_config.image_uri': IMAGE,
   'requestPreview image_uri': IMAGE,
   'report reports.image_uri': IMAGE,
+  'report reports.custom_host.host': 'compared with the host that the deployment has',
   ...Object.fromEntries(
     ['createDeployment source_config.', 'patchDeployment source_config.', 'setPreviewPolicy '].flatMap(at =>
       ['init_containers', 'sidecars'].map(kind => [`${at}resource_spec.${kind}.image`, IMAGE]),

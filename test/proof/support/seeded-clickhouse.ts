@@ -1,9 +1,9 @@
 // The runs of `seeded-traces.ts` in ClickHouse, made by the engine itself. Each is two writes, a post and a patch.
 import { join } from 'node:path'
 import pg from 'pg'
-import type { BootstrapResult } from '../../../src/people/access/bootstrap.ts'
 import { connectClickHouse } from '../../../src/kernel/clickhouse/client.ts'
 import { name, sql, uuid } from '../../../src/kernel/clickhouse/sql.ts'
+import type { BootstrapResult } from '../../../src/people/access/bootstrap.ts'
 import { startClickHouse } from '../../support/clickhouse.ts'
 import { makeTenant } from './database.ts'
 import { type DatasetOptions, openDataset } from './dataset.ts'

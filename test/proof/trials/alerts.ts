@@ -27,11 +27,11 @@ await runTrial(async () => {
   let ahead = 0
   type Guard = ReturnType<typeof makeLife>['guard']
   const openServices = (guard: Guard) => {
-    const { config, platform, database, traces, shareGroups } = createQuietApp(settings, {
+    const { config, platform, database, traces, logs, shareGroups } = createQuietApp(settings, {
       clock: createClock(() => ahead),
       databaseConnections: { app: guard(app), system: guard(system) },
     })
-    return { config, platform, database, traces, shareGroups, sealer: createSealer(config.sealingKeys) }
+    return { config, platform, database, traces, logs, shareGroups, sealer: createSealer(config.sealingKeys) }
   }
   const endless = openServices(send => send)
   const { api_key, tenant_id } = (await testbed.tenant()) as { api_key: string; tenant_id: string }
@@ -72,7 +72,8 @@ await runTrial(async () => {
     await lookAtAlerts(endless)
   }
 
-  const read = async (query: ReturnType<typeof sql>) => Number((await runAsSystem(endless.database, query))[0]![0]![0])
+  const read = async (query: ReturnType<typeof sql>) =>
+    Number(((await runAsSystem(endless.database, query)) as unknown as unknown[][][])[0]![0]![0])
   const opened = await read(sql`select count(*) from incidents where tenant_id = ${tenant_id}::uuid`)
   const resolved = await read(sql`select count(*) from incidents where state = 'resolved' and reopened = 0`)
   const told = (phase: string) => read(sql`select count(*) from notices where phase = ${phase}`)

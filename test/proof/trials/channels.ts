@@ -168,7 +168,7 @@ async function tellIncidents(): Promise<void> {
   }
   type Guard = Pick<ReturnType<typeof makeLife>, 'guard'>['guard']
   const openServices = (guard: Guard) => {
-    const { config, platform, database, traces, shareGroups } = createQuietApp(settings, {
+    const { config, platform, database, traces, logs, shareGroups } = createQuietApp(settings, {
       clock: createClock(() => ahead),
       foreignFetch: guard(receivers.answer) as typeof fetch,
       sendMail: guard(
@@ -180,7 +180,7 @@ async function tellIncidents(): Promise<void> {
       ),
       databaseConnections: { app: guard(app), system: guard(system) },
     })
-    return { config, platform, database, traces, shareGroups, sealer: createSealer(config.sealingKeys) }
+    return { config, platform, database, traces, logs, shareGroups, sealer: createSealer(config.sealingKeys) }
   }
   const endless = openServices(send => send)
 
