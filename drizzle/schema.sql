@@ -141,6 +141,7 @@ create table deployments (
   rollout json,
   rollout_secret text,
   rollout_due_at timestamp with time zone,
+  request_logs json,
   constraint deployments_pkey PRIMARY KEY (id),
   constraint deployments_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE,
   constraint listener_in_use FOREIGN KEY (listener_id) REFERENCES listeners(id)
@@ -261,6 +262,292 @@ create policy everything on access_rules to slipway_system
   using (true)
   with check (true);
 grant delete, insert, select, update on access_rules to slipway_system;
+set role slipway_system;
+create or replace function event_actor_name()
+ RETURNS text
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+  select coalesce(
+    setting('actor_name'),
+    (select l.compute_id from listeners l where l.id = current_listener()),
+    (select a.description from api_keys a where a.id = current_actor())
+  )
+$function$;
+reset role;
+
+create table alert_mutes (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  reason text not null,
+  rule_ids uuid[] default '{}'::uuid[] not null,
+  deployment_ids uuid[] default '{}'::uuid[] not null,
+  tag_value_ids uuid[] default '{}'::uuid[] not null,
+  starts_at timestamp with time zone,
+  ends_at timestamp with time zone,
+  weekly jsonb,
+  created_by_name text default event_actor_name(),
+  version integer default 1 not null,
+  created_at timestamp with time zone default clock() not null,
+  updated_at timestamp with time zone default clock() not null,
+  constraint alert_mutes_pkey PRIMARY KEY (id),
+  constraint alert_mutes_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
+);
+CREATE INDEX alert_mutes_ended ON public.alert_mutes USING btree (ends_at) WHERE (ends_at IS NOT NULL);
+CREATE INDEX alert_mutes_page ON public.alert_mutes USING btree (tenant_id, created_at DESC, id DESC);
+set role slipway_system;
+create or replace function check_alert_mute_references()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  if exists (select from deployments d where d.id = any(new.deployment_ids) and d.tenant_id <> new.tenant_id)
+    or exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id)
+    or exists (select from alert_rules r where r.id = any(new.rule_ids) and r.tenant_id <> new.tenant_id)
+  then
+    raise exception using errcode = '42501', message = 'a mute refers to a row of another workspace';
+  end if;
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER check_references AFTER INSERT OR UPDATE OF deployment_ids, tag_value_ids, rule_ids ON public.alert_mutes FOR EACH ROW EXECUTE FUNCTION check_alert_mute_references();
+CREATE TRIGGER enforce_quota AFTER INSERT ON public.alert_mutes REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '200', 'true', 'alert_mutes');
+alter table alert_mutes enable row level security, force row level security;
+create policy everything on alert_mutes to slipway_system
+  using (true)
+  with check (true);
+create or replace function current_tenant()
+ RETURNS uuid
+ LANGUAGE sql
+ STABLE
+RETURN (setting('tenant_id'::text))::uuid;
+create policy own on alert_mutes to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization())));
+grant delete, insert, select, update (version, updated_at) on alert_mutes to slipway_app;
+grant delete, insert, select, update on alert_mutes to slipway_system;
+create or replace function default_trace_tier()
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  return coalesce(
+    (
+      select t.default_trace_tier
+      from ttl_settings t
+      where t.organization_id = current_organization()
+        and (t.tenant_id = current_tenant() or t.tenant_id is null)
+        and t.default_trace_tier is not null
+      order by t.tenant_id nulls last
+      limit 1
+    ),
+    'shortlived'
+  );
+end $function$;
+
+create table projects (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  deployment_id uuid,
+  name text not null,
+  created_at timestamp with time zone default clock() not null,
+  description text,
+  start_time timestamp with time zone default clock() not null,
+  end_time timestamp with time zone,
+  extra json,
+  default_dataset_id uuid,
+  reference_dataset_id uuid,
+  tag_value_ids uuid[] default '{}'::uuid[] not null,
+  trace_tier text default default_trace_tier() not null,
+  earlier_tiers jsonb default '[]'::jsonb not null,
+  longlived_ttl_days integer,
+  updated_at timestamp with time zone default clock() not null,
+  num_examples integer,
+  num_repetitions integer,
+  evaluator_keys text[],
+  version integer default 1 not null,
+  constraint project_id_taken PRIMARY KEY (id),
+  constraint project_name_taken UNIQUE (tenant_id, name),
+  constraint projects_longlived_ttl_days CHECK (((longlived_ttl_days >= 14) AND (longlived_ttl_days <= 400))),
+  constraint projects_trace_tier CHECK ((trace_tier = ANY (ARRAY['shortlived'::text, 'longlived'::text]))),
+  constraint projects_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
+);
+
+create table alert_rules (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  name text not null,
+  built_in text,
+  enabled boolean default true not null,
+  kind text not null,
+  condition jsonb not null,
+  deployment_ids uuid[] default '{}'::uuid[] not null,
+  tag_value_ids uuid[] default '{}'::uuid[] not null,
+  project_id uuid,
+  for_seconds integer not null,
+  resolve_after_seconds integer not null,
+  severity text not null,
+  channel_ids uuid[] default '{}'::uuid[] not null,
+  next_look_at timestamp with time zone,
+  version integer default 1 not null,
+  created_at timestamp with time zone default clock() not null,
+  updated_at timestamp with time zone default clock() not null,
+  constraint alert_rules_pkey PRIMARY KEY (id),
+  constraint alert_rule_name_taken UNIQUE (tenant_id, name),
+  constraint alert_rules_project_id_projects_id_fk FOREIGN KEY (project_id) REFERENCES projects(id) ON DELETE CASCADE,
+  constraint alert_rules_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
+);
+CREATE INDEX alert_rules_kind ON public.alert_rules USING btree (tenant_id, kind) WHERE enabled;
+CREATE INDEX alert_rules_look ON public.alert_rules USING btree (next_look_at) WHERE (enabled AND (next_look_at IS NOT NULL));
+CREATE INDEX alert_rules_page ON public.alert_rules USING btree (tenant_id, created_at DESC, id DESC);
+CREATE INDEX alert_rules_project ON public.alert_rules USING btree (project_id) WHERE (project_id IS NOT NULL);
+set role slipway_system;
+create or replace function check_alert_rule_references()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  if exists (select from deployments d where d.id = any(new.deployment_ids) and d.tenant_id <> new.tenant_id)
+    or exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id)
+    or exists (select from channels c where c.id = any(new.channel_ids) and c.tenant_id <> new.tenant_id)
+  then
+    raise exception using errcode = '42501', message = 'an alert rule refers to a row of another workspace';
+  end if;
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER check_references AFTER INSERT OR UPDATE OF deployment_ids, tag_value_ids, channel_ids ON public.alert_rules FOR EACH ROW EXECUTE FUNCTION check_alert_rule_references();
+CREATE TRIGGER enforce_quota AFTER INSERT ON public.alert_rules REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '200', 'true', 'alert_rules');
+set role slipway_system;
+create or replace function look_at_changed_rule()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  update alert_states set due_at = clock(), version = version + 1 where rule_id = new.id;
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER look_at_changed_rule AFTER UPDATE OF enabled, condition, deployment_ids, tag_value_ids ON public.alert_rules FOR EACH ROW EXECUTE FUNCTION look_at_changed_rule();
+alter table alert_rules enable row level security, force row level security;
+create or replace function access_to(p_type text)
+ RETURNS access
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN (setting(('access_'::text || p_type)))::access;
+create or replace function hides(p_type text)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN COALESCE((access_to(p_type)).hides, false);
+create policy admitted on alert_rules as restrictive to slipway_limited
+  using (((NOT ( SELECT hides('project'::text) AS hides)) OR (project_id IS NULL) OR (EXISTS ( SELECT
+   FROM projects p
+  WHERE (p.id = alert_rules.project_id)))));
+create policy everything on alert_rules to slipway_system
+  using (true)
+  with check (true);
+set role slipway_system;
+create or replace function is_own_project(p_id uuid)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+begin
+  return p_id is null or not exists (
+    select from projects
+    where id = p_id and tenant_id is distinct from current_tenant()
+  );
+end $function$;
+reset role;
+create policy own on alert_rules to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_project(project_id)));
+grant delete, insert, select, update (name, enabled, kind, condition, deployment_ids, tag_value_ids, project_id, for_seconds, resolve_after_seconds, severity, channel_ids, next_look_at, version, created_at, updated_at) on alert_rules to slipway_app;
+grant delete, insert, select, update on alert_rules to slipway_system;
+
+create table alert_settings (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  defaults_enabled boolean default true not null,
+  version integer default 1 not null,
+  created_at timestamp with time zone default clock() not null,
+  updated_at timestamp with time zone default clock() not null,
+  constraint alert_settings_pkey PRIMARY KEY (id),
+  constraint alert_settings_one UNIQUE (tenant_id),
+  constraint alert_settings_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
+);
+alter table alert_settings enable row level security, force row level security;
+create policy everything on alert_settings to slipway_system
+  using (true)
+  with check (true);
+create policy own on alert_settings to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization())));
+grant insert, select, update (defaults_enabled, version, created_at, updated_at) on alert_settings to slipway_app;
+grant delete, insert, select, update on alert_settings to slipway_system;
+
+create table alert_signals (
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  rule_id uuid not null,
+  subject_id uuid not null,
+  at timestamp with time zone not null,
+  count integer not null,
+  cause text,
+  lines text[] default '{}'::text[] not null,
+  constraint alert_signals_rule_id_subject_id_at_pk PRIMARY KEY (rule_id, subject_id, at),
+  constraint alert_signals_rule_id_alert_rules_id_fk FOREIGN KEY (rule_id) REFERENCES alert_rules(id) ON DELETE CASCADE
+);
+CREATE INDEX alert_signals_age ON public.alert_signals USING brin (at);
+alter table alert_signals enable row level security, force row level security;
+create policy everything on alert_signals to slipway_system
+  using (true)
+  with check (true);
+grant delete, insert, select, update on alert_signals to slipway_system;
+
+create table alert_states (
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  rule_id uuid not null,
+  subject_id uuid not null,
+  subject_type text not null,
+  phase text default 'ok'::text not null,
+  since timestamp with time zone,
+  relapses integer default 0 not null,
+  sampled_at timestamp with time zone,
+  due_at timestamp with time zone,
+  version integer default 1 not null,
+  constraint alert_states_rule_id_subject_id_pk PRIMARY KEY (rule_id, subject_id),
+  constraint alert_states_rule_id_alert_rules_id_fk FOREIGN KEY (rule_id) REFERENCES alert_rules(id) ON DELETE CASCADE
+);
+CREATE INDEX alert_states_due ON public.alert_states USING btree (due_at) WHERE (due_at IS NOT NULL);
+CREATE INDEX alert_states_subject ON public.alert_states USING btree (subject_id);
+alter table alert_states enable row level security, force row level security;
+create policy everything on alert_states to slipway_system
+  using (true)
+  with check (true);
+create policy own on alert_states to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization())));
+grant select, update (phase, since, relapses, sampled_at, due_at, version) on alert_states to slipway_app;
+grant delete, insert, select, update on alert_states to slipway_system;
 
 create table datasets (
   id uuid default gen_random_uuid() not null,
@@ -311,54 +598,6 @@ create table annotation_queues (
   constraint annotation_queues_default_dataset_id_datasets_id_fk FOREIGN KEY (default_dataset_id) REFERENCES datasets(id) ON DELETE SET NULL,
   constraint annotation_queues_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
 );
-create or replace function default_trace_tier()
- RETURNS text
- LANGUAGE plpgsql
- STABLE
-AS $function$
-begin
-  return coalesce(
-    (
-      select t.default_trace_tier
-      from ttl_settings t
-      where t.organization_id = current_organization()
-        and (t.tenant_id = current_tenant() or t.tenant_id is null)
-        and t.default_trace_tier is not null
-      order by t.tenant_id nulls last
-      limit 1
-    ),
-    'shortlived'
-  );
-end $function$;
-
-create table projects (
-  id uuid default gen_random_uuid() not null,
-  organization_id uuid not null,
-  tenant_id uuid not null,
-  deployment_id uuid,
-  name text not null,
-  created_at timestamp with time zone default clock() not null,
-  description text,
-  start_time timestamp with time zone default clock() not null,
-  end_time timestamp with time zone,
-  extra json,
-  default_dataset_id uuid,
-  reference_dataset_id uuid,
-  tag_value_ids uuid[] default '{}'::uuid[] not null,
-  trace_tier text default default_trace_tier() not null,
-  earlier_tiers jsonb default '[]'::jsonb not null,
-  longlived_ttl_days integer,
-  updated_at timestamp with time zone default clock() not null,
-  num_examples integer,
-  num_repetitions integer,
-  evaluator_keys text[],
-  version integer default 1 not null,
-  constraint project_id_taken PRIMARY KEY (id),
-  constraint project_name_taken UNIQUE (tenant_id, name),
-  constraint projects_longlived_ttl_days CHECK (((longlived_ttl_days >= 14) AND (longlived_ttl_days <= 400))),
-  constraint projects_trace_tier CHECK ((trace_tier = ANY (ARRAY['shortlived'::text, 'longlived'::text]))),
-  constraint projects_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
-);
 
 create table annotation_queue_items (
   id uuid default gen_random_uuid() not null,
@@ -390,16 +629,6 @@ CREATE INDEX annotation_queue_items_of_run ON public.annotation_queue_items USIN
 CREATE INDEX annotation_queue_items_session ON public.annotation_queue_items USING btree (session_id);
 CREATE INDEX annotation_queue_items_to_upgrade ON public.annotation_queue_items USING btree (created_at) WHERE (extends_retention AND (NOT is_upgraded));
 alter table annotation_queue_items enable row level security, force row level security;
-create or replace function access_to(p_type text)
- RETURNS access
- LANGUAGE sql
- STABLE PARALLEL SAFE
-RETURN (setting(('access_'::text || p_type)))::access;
-create or replace function hides(p_type text)
- RETURNS boolean
- LANGUAGE sql
- STABLE PARALLEL SAFE
-RETURN COALESCE((access_to(p_type)).hides, false);
 create policy admitted on annotation_queue_items as restrictive to slipway_limited
   using ((((NOT ( SELECT hides('queue'::text) AS hides)) OR (EXISTS ( SELECT
    FROM annotation_queues q
@@ -410,11 +639,6 @@ create policy admitted on annotation_queue_items as restrictive to slipway_limit
 create policy everything on annotation_queue_items to slipway_system
   using (true)
   with check (true);
-create or replace function current_tenant()
- RETURNS uuid
- LANGUAGE sql
- STABLE
-RETURN (setting('tenant_id'::text))::uuid;
 set role slipway_system;
 create or replace function is_own_annotation_queue(p_id uuid)
  RETURNS boolean
@@ -424,20 +648,6 @@ create or replace function is_own_annotation_queue(p_id uuid)
 AS $function$
 begin
   return not exists (select from annotation_queues where id = p_id and tenant_id is distinct from current_tenant());
-end $function$;
-reset role;
-set role slipway_system;
-create or replace function is_own_project(p_id uuid)
- RETURNS boolean
- LANGUAGE plpgsql
- STABLE SECURITY DEFINER
- SET search_path TO 'public', 'pg_temp'
-AS $function$
-begin
-  return p_id is null or not exists (
-    select from projects
-    where id = p_id and tenant_id is distinct from current_tenant()
-  );
 end $function$;
 reset role;
 create policy own on annotation_queue_items to slipway_app
@@ -799,6 +1009,175 @@ grant select on audit_attempts to slipway_app;
 grant delete, insert, select, update on audit_attempts to slipway_system;
 grant select on audit_attempts_id_seq to slipway_system;
 
+create table evaluators (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  name text not null,
+  structured json not null,
+  feedback_keys text[] not null,
+  metadata json,
+  created_by_name text default event_actor_name(),
+  version integer default 1 not null,
+  created_at timestamp with time zone default clock() not null,
+  updated_at timestamp with time zone default clock() not null,
+  constraint evaluators_pkey PRIMARY KEY (id),
+  constraint evaluator_exists UNIQUE (tenant_id, name),
+  constraint evaluators_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
+);
+
+create table run_rules (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  display_name text not null,
+  is_enabled boolean default true not null,
+  session_id uuid,
+  dataset_id uuid,
+  sampling_rate double precision not null,
+  filter text,
+  trace_filter text,
+  tree_filter text,
+  add_to_annotation_queue_id uuid,
+  add_to_dataset_id uuid,
+  add_to_dataset_prefer_correction boolean default false not null,
+  extend_only boolean default false not null,
+  webhooks json default '[]'::json not null,
+  webhook_secret text not null,
+  "position" bigint not null,
+  backfill_id uuid,
+  backfill_from timestamp with time zone,
+  backfill_until timestamp with time zone,
+  backfill_status text,
+  backfill_cursor json,
+  backfill_completed_at timestamp with time zone,
+  next_evaluation_at timestamp with time zone default clock() not null,
+  last_sent_at timestamp with time zone default clock() not null,
+  version integer default 1 not null,
+  created_at timestamp with time zone default clock() not null,
+  updated_at timestamp with time zone default clock() not null,
+  alerts json default '[]'::json not null,
+  evaluators json default '[]'::json not null,
+  evaluator_id uuid,
+  spend_limit_usd double precision,
+  spent_usd double precision default 0 not null,
+  spent_week date,
+  last_judged_at timestamp with time zone default clock() not null,
+  constraint run_rules_pkey PRIMARY KEY (id),
+  constraint run_rules_scope CHECK ((num_nonnulls(session_id, dataset_id) > 0)),
+  constraint evaluator_in_use FOREIGN KEY (evaluator_id) REFERENCES evaluators(id),
+  constraint run_rules_add_to_annotation_queue_id_annotation_queues_id_fk FOREIGN KEY (add_to_annotation_queue_id) REFERENCES annotation_queues(id) ON DELETE SET NULL,
+  constraint run_rules_add_to_dataset_id_datasets_id_fk FOREIGN KEY (add_to_dataset_id) REFERENCES datasets(id) ON DELETE SET NULL,
+  constraint run_rules_dataset_id_datasets_id_fk FOREIGN KEY (dataset_id) REFERENCES datasets(id) ON DELETE CASCADE,
+  constraint run_rules_session_id_projects_id_fk FOREIGN KEY (session_id) REFERENCES projects(id) ON DELETE CASCADE,
+  constraint run_rules_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
+);
+
+create table channels (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  name text not null,
+  kind text not null,
+  member_id uuid,
+  run_rule_id uuid,
+  config jsonb not null,
+  credentials text not null,
+  deploys text default 'none'::text not null,
+  is_default boolean default false not null,
+  enabled boolean default true not null,
+  confirmed_at timestamp with time zone default clock(),
+  confirmation_hash text,
+  confirmation_expires_at timestamp with time zone,
+  unsubscribe_hash text,
+  "position" bigint default 0 not null,
+  failing_since timestamp with time zone,
+  disabled_reason text,
+  disabled_at timestamp with time zone,
+  throttled integer default 0 not null,
+  next_send_at timestamp with time zone default clock() not null,
+  attempted_at timestamp with time zone,
+  last_error text,
+  version integer default 1 not null,
+  created_at timestamp with time zone default clock() not null,
+  updated_at timestamp with time zone default clock() not null,
+  constraint channels_pkey PRIMARY KEY (id),
+  constraint channel_name_taken UNIQUE NULLS NOT DISTINCT (tenant_id, member_id, run_rule_id, name),
+  constraint channels_confirmation UNIQUE (confirmation_hash),
+  constraint channels_unsubscribe UNIQUE (unsubscribe_hash),
+  constraint channels_member_id_members_id_fk FOREIGN KEY (member_id) REFERENCES members(id) ON DELETE CASCADE,
+  constraint channels_run_rule_id_run_rules_id_fk FOREIGN KEY (run_rule_id) REFERENCES run_rules(id) ON DELETE CASCADE,
+  constraint channels_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
+);
+CREATE INDEX channels_member ON public.channels USING btree (member_id);
+CREATE INDEX channels_page ON public.channels USING btree (tenant_id, created_at DESC, id DESC);
+CREATE INDEX channels_run_rule ON public.channels USING btree (run_rule_id);
+set role slipway_system;
+create or replace function check_channel_references()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  if exists (select from run_rules r where r.id = new.run_rule_id and r.tenant_id <> new.tenant_id)
+    or exists (select from members m where m.id = new.member_id and m.organization_id <> new.organization_id)
+  then
+    raise exception using errcode = '42501', message = 'a channel refers to a row of another workspace';
+  end if;
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER check_references AFTER INSERT OR UPDATE OF run_rule_id, member_id ON public.channels FOR EACH ROW EXECUTE FUNCTION check_channel_references();
+CREATE TRIGGER enforce_quota AFTER INSERT ON public.channels REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '200', 'true', 'channels');
+alter table channels enable row level security, force row level security;
+create policy everything on channels to slipway_system
+  using (true)
+  with check (true);
+set role slipway_system;
+create or replace function actor_member()
+ RETURNS uuid
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+  select case
+    when setting('actor_kind') = 'session' then current_actor()
+    else (select a.member_id from api_keys a where a.id = current_actor())
+  end
+$function$;
+reset role;
+set role slipway_system;
+create or replace function is_own_rule(p_id uuid)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+begin
+  return p_id is null or not exists (
+    select from run_rules
+    where id = p_id and tenant_id is distinct from current_tenant()
+  );
+end $function$;
+reset role;
+create policy own on channels to slipway_app
+  using (((tenant_id = current_tenant()) AND ((member_id IS NULL) OR (member_id = ( SELECT actor_member() AS actor_member)))))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND ((member_id IS NULL) OR (member_id = ( SELECT actor_member() AS actor_member))) AND is_own_rule(run_rule_id)));
+create or replace function current_listener()
+ RETURNS uuid
+ LANGUAGE sql
+ STABLE
+RETURN (setting('listener_id'::text))::uuid;
+create policy served on channels for select to slipway_agent
+  using ((EXISTS ( SELECT
+   FROM deployments d
+  WHERE ((d.tenant_id = channels.tenant_id) AND (d.listener_id = current_listener())))));
+grant select (tenant_id, deploys, enabled) on channels to slipway_agent;
+grant delete, insert, select, update (name, config, credentials, deploys, is_default, enabled, confirmed_at, confirmation_hash, confirmation_expires_at, unsubscribe_hash, "position", failing_since, disabled_reason, disabled_at, throttled, next_send_at, attempted_at, last_error, version, created_at, updated_at) on channels to slipway_app;
+grant delete, insert, select, update on channels to slipway_system;
+
 create table commit_statuses (
   id uuid default gen_random_uuid() not null,
   organization_id uuid not null,
@@ -911,6 +1290,8 @@ create table custom_hosts (
   tenant_id uuid not null,
   verified_at timestamp with time zone,
   created_at timestamp with time zone default clock() not null,
+  certificate_failed_at timestamp with time zone,
+  unreachable_since timestamp with time zone,
   constraint custom_hosts_pkey PRIMARY KEY (id),
   constraint custom_host_taken UNIQUE (host),
   constraint custom_hosts_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
@@ -927,16 +1308,15 @@ create policy everything on custom_hosts to slipway_system
   with check (true);
 create policy own on custom_hosts for select to slipway_app
   using ((tenant_id = current_tenant()));
-create or replace function current_listener()
- RETURNS uuid
- LANGUAGE sql
- STABLE
-RETURN (setting('listener_id'::text))::uuid;
+create policy reported on custom_hosts for update to slipway_agent
+  using ((EXISTS ( SELECT
+   FROM deployments d
+  WHERE ((d.custom_host = custom_hosts.host) AND (d.tenant_id = custom_hosts.tenant_id) AND (d.listener_id = current_listener())))));
 create policy served on custom_hosts for select to slipway_agent
   using ((EXISTS ( SELECT
    FROM deployments d
   WHERE ((d.tenant_id = custom_hosts.tenant_id) AND (d.listener_id = current_listener())))));
-grant select on custom_hosts to slipway_agent;
+grant select, update (certificate_failed_at, unreachable_since) on custom_hosts to slipway_agent;
 grant select on custom_hosts to slipway_app;
 grant delete, insert, select, update on custom_hosts to slipway_system;
 
@@ -1221,8 +1601,16 @@ create or replace function follow_health()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
+declare
+  v_changes json;
 begin
   new.health := deployment_health(new);
+  if tg_op = 'UPDATE' then
+    if new.active_revision_id is not distinct from old.active_revision_id then
+      v_changes := old.health_changes;
+    end if;
+    new.health_changes := v_changes;
+  end if;
   if tg_op = 'UPDATE' and new.health is not distinct from old.health then return new; end if;
   new.health_since := clock();
   -- To fall asleep and to wake is no fault, however often.
@@ -1236,7 +1624,7 @@ begin
       from (
         select clock()::text as at
         union all
-        select json_array_elements_text(case when tg_op = 'UPDATE' then old.health_changes end)
+        select json_array_elements_text(v_changes)
       ) changes
       limit 6
     ) latest
@@ -1280,6 +1668,52 @@ begin
 end $function$;
 reset role;
 CREATE TRIGGER keep_deleted_deployments AFTER DELETE ON public.deployments REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION keep_deleted_deployments();
+set role slipway_system;
+create or replace function look_at_deleted_deployment()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  update alert_states set due_at = clock(), version = version + 1 where subject_id = new.id;
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER look_at_deleted_deployment AFTER UPDATE OF deleting_at ON public.deployments FOR EACH ROW WHEN (((old.deleting_at IS NULL) AND (new.deleting_at IS NOT NULL))) EXECUTE FUNCTION look_at_deleted_deployment();
+set role slipway_system;
+create or replace function signal_health()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_incident record;
+begin
+  if new.health is distinct from old.health and new.health is not null then
+    perform signal_alert_rules(
+      new.tenant_id, 'deployment.' || new.health, new.id,
+      json_strip_nulls(json_build_object('message', new.health_reason)), clock()
+    );
+  end if;
+  for v_incident in
+    select k.kind, k.message
+    from json_to_recordset(new.incidents) as k(kind text, pending integer, message text)
+    left join json_to_recordset(old.incidents) as b(kind text, pending integer) on b.kind = k.kind
+    where k.pending > coalesce(b.pending, 0)
+  loop
+    perform signal_alert_rules(
+      new.tenant_id, 'deployment.' || v_incident.kind, new.id,
+      json_strip_nulls(json_build_object('message', v_incident.message)), clock()
+    );
+  end loop;
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER signal_health AFTER UPDATE ON public.deployments FOR EACH ROW WHEN (((new.health IS DISTINCT FROM old.health) OR ((new.incidents)::text IS DISTINCT FROM (old.incidents)::text))) EXECUTE FUNCTION signal_health();
 set role slipway_system;
 create or replace function sync_after_delete()
  RETURNS trigger
@@ -1367,7 +1801,7 @@ create policy own on deployments to slipway_app
 create policy served on deployments to slipway_agent
   using (((listener_id = current_listener()) OR ((listener_id IS NULL) AND (setting('platform'::text) = 'true'::text))));
 grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url, traffic, applied_traffic, rollout, rollout_due_at) on deployments to slipway_agent;
-grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url, protection, traffic, applied_traffic, rollout, rollout_secret, rollout_due_at) on deployments to slipway_app;
+grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url, protection, traffic, applied_traffic, rollout, rollout_secret, rollout_due_at, request_logs) on deployments to slipway_app;
 grant delete, insert, select, update on deployments to slipway_system;
 
 create table device_requests (
@@ -1421,37 +1855,103 @@ create policy everything on device_requests to slipway_system
   using (true)
   with check (true);
 grant delete, insert, select, update on device_requests to slipway_system;
-set role slipway_system;
-create or replace function event_actor_name()
- RETURNS text
- LANGUAGE sql
- STABLE SECURITY DEFINER
- SET search_path TO 'public', 'pg_temp'
-AS $function$
-  select coalesce(
-    setting('actor_name'),
-    (select l.compute_id from listeners l where l.id = current_listener()),
-    (select a.description from api_keys a where a.id = current_actor())
-  )
-$function$;
-reset role;
 
-create table evaluators (
+create table drains (
   id uuid default gen_random_uuid() not null,
   organization_id uuid not null,
   tenant_id uuid not null,
   name text not null,
-  structured json not null,
-  feedback_keys text[] not null,
-  metadata json,
-  created_by_name text default event_actor_name(),
+  kind text not null,
+  url text not null,
+  compression text not null,
+  header_names text[] not null,
+  headers text,
+  signals text[] not null,
+  deployment_ids uuid[] not null,
+  tag_value_ids uuid[] not null,
+  min_level text,
+  processes text[] not null,
+  contains text,
+  sampling_rate double precision not null,
+  enabled boolean default true not null,
+  "position" bigint default 0 not null,
+  trace_position bigint default 0 not null,
+  next_send_at timestamp with time zone default clock() not null,
+  failures integer default 0 not null,
+  sent bigint default 0 not null,
+  dropped bigint default 0 not null,
+  last_sent_at timestamp with time zone,
+  failing_since timestamp with time zone,
+  error text,
+  owner text,
   version integer default 1 not null,
   created_at timestamp with time zone default clock() not null,
   updated_at timestamp with time zone default clock() not null,
-  constraint evaluators_pkey PRIMARY KEY (id),
-  constraint evaluator_exists UNIQUE (tenant_id, name),
-  constraint evaluators_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
+  constraint drains_pkey PRIMARY KEY (id),
+  constraint drains_kind CHECK ((kind = ANY (ARRAY['otlp'::text, 'ndjson'::text, 'loki'::text, 'syslog'::text]))),
+  constraint drains_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
 );
+
+create table drain_states (
+  drain_id uuid not null,
+  listener_id uuid not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  epoch uuid not null,
+  epoch_sent bigint default 0 not null,
+  epoch_dropped bigint default 0 not null,
+  waiting bigint default 0 not null,
+  waiting_bytes bigint default 0 not null,
+  sent bigint default 0 not null,
+  dropped bigint default 0 not null,
+  last_sent_at timestamp with time zone,
+  failing_since timestamp with time zone,
+  error text,
+  reported_at timestamp with time zone default clock() not null,
+  constraint drain_states_drain_id_listener_id_pk PRIMARY KEY (drain_id, listener_id),
+  constraint drain_states_drain_id_drains_id_fk FOREIGN KEY (drain_id) REFERENCES drains(id) ON DELETE CASCADE,
+  constraint drain_states_listener_id_listeners_id_fk FOREIGN KEY (listener_id) REFERENCES listeners(id) ON DELETE CASCADE
+);
+CREATE INDEX drain_states_listener ON public.drain_states USING btree (listener_id);
+alter table drain_states enable row level security, force row level security;
+create policy everything on drain_states to slipway_system
+  using (true)
+  with check (true);
+create policy own on drain_states for select to slipway_app
+  using ((tenant_id = current_tenant()));
+grant select on drain_states to slipway_app;
+grant delete, insert, select, update on drain_states to slipway_system;
+CREATE UNIQUE INDEX drain_name_taken ON public.drains USING btree (tenant_id, lower(name));
+CREATE INDEX drains_due ON public.drains USING btree (next_send_at) WHERE (enabled AND (signals && '{events,traces}'::text[]));
+CREATE INDEX drains_page ON public.drains USING btree (tenant_id, created_at DESC, id DESC);
+set role slipway_system;
+create or replace function check_drain_references()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  if exists (select from deployments d where d.id = any(new.deployment_ids) and d.tenant_id <> new.tenant_id)
+    or exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id)
+  then
+    raise exception using errcode = '42501', message = 'a drain refers to a row of another workspace';
+  end if;
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER check_references AFTER INSERT OR UPDATE OF deployment_ids, tag_value_ids ON public.drains FOR EACH ROW EXECUTE FUNCTION check_drain_references();
+CREATE TRIGGER enforce_quota AFTER INSERT ON public.drains REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '20', 'true', 'drains');
+alter table drains enable row level security, force row level security;
+create policy everything on drains to slipway_system
+  using (true)
+  with check (true);
+create policy own on drains to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization())));
+grant delete, insert, select, update (name, url, compression, header_names, headers, signals, deployment_ids, tag_value_ids, min_level, processes, contains, sampling_rate, enabled, "position", trace_position, next_send_at, failures, sent, dropped, last_sent_at, failing_since, error, owner, version, created_at, updated_at) on drains to slipway_app;
+grant delete, insert, select, update on drains to slipway_system;
 CREATE INDEX evaluators_page ON public.evaluators USING btree (tenant_id, created_at DESC, id DESC);
 CREATE TRIGGER enforce_quota AFTER INSERT ON public.evaluators REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '200', 'true', 'evaluators');
 alter table evaluators enable row level security, force row level security;
@@ -1536,6 +2036,22 @@ begin
 end $function$;
 reset role;
 CREATE TRIGGER chain_event BEFORE INSERT ON public.events FOR EACH ROW EXECUTE FUNCTION chain_event();
+set role slipway_system;
+create or replace function signal_event()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  perform signal_alert_rules(
+    new.tenant_id, new.type, new.subject_id, new.data, new.created_at + new.seq % 1000 * interval '1 microsecond'
+  );
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER signal_event AFTER INSERT ON public.events FOR EACH ROW WHEN (((new.tenant_id IS NOT NULL) AND (new.type !~~ 'incident.%'::text) AND (new.type !~~ 'alert%'::text))) EXECUTE FUNCTION signal_event();
 alter table events enable row level security, force row level security;
 create or replace function is_shown_event(p_type text, p_subject uuid, p_data json)
  RETURNS boolean
@@ -1985,6 +2501,7 @@ create table followed_repositories (
   look_fence bigint,
   seen json,
   seen_at timestamp with time zone,
+  unreachable_since timestamp with time zone,
   constraint followed_repositories_pkey PRIMARY KEY (id),
   constraint followed_repositories_one UNIQUE (integration_id, repo_key),
   constraint followed_repositories_integration_id_integrations_id_fk FOREIGN KEY (integration_id) REFERENCES integrations(id) ON DELETE CASCADE
@@ -2108,6 +2625,100 @@ create policy everything on identities to slipway_system
   using (true)
   with check (true);
 grant delete, insert, select, update on identities to slipway_system;
+
+create table incidents (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  rule_id uuid,
+  run_rule_id uuid,
+  rule_name text not null,
+  subject_type text not null,
+  subject_id uuid not null,
+  subject_name text not null,
+  deployment_id uuid,
+  project_id uuid,
+  severity text not null,
+  title text not null,
+  cause text not null,
+  state text default 'open'::text not null,
+  value double precision,
+  evidence jsonb not null,
+  channel_ids uuid[] not null,
+  reopened integer default 0 not null,
+  muted_until timestamp with time zone,
+  tell_at timestamp with time zone,
+  is_told boolean default false not null,
+  sequence integer default 0 not null,
+  opened_at timestamp with time zone default clock() not null,
+  last_at timestamp with time zone default clock() not null,
+  resolved_at timestamp with time zone,
+  version integer default 1 not null,
+  created_at timestamp with time zone default clock() not null,
+  updated_at timestamp with time zone default clock() not null,
+  constraint incidents_pkey PRIMARY KEY (id),
+  constraint incidents_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE,
+  constraint incidents_project_id_projects_id_fk FOREIGN KEY (project_id) REFERENCES projects(id) ON DELETE CASCADE,
+  constraint incidents_rule_id_alert_rules_id_fk FOREIGN KEY (rule_id) REFERENCES alert_rules(id) ON DELETE SET NULL,
+  constraint incidents_run_rule_id_run_rules_id_fk FOREIGN KEY (run_rule_id) REFERENCES run_rules(id) ON DELETE SET NULL,
+  constraint incidents_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
+);
+
+create table incident_changes (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  incident_id uuid not null,
+  kind text not null,
+  value double precision,
+  message text,
+  actor_id uuid default current_actor(),
+  actor_name text default event_actor_name(),
+  created_at timestamp with time zone default clock() not null,
+  constraint incident_changes_pkey PRIMARY KEY (id),
+  constraint incident_changes_incident_id_incidents_id_fk FOREIGN KEY (incident_id) REFERENCES incidents(id) ON DELETE CASCADE
+);
+CREATE INDEX incident_changes_incident ON public.incident_changes USING btree (incident_id, created_at);
+alter table incident_changes enable row level security, force row level security;
+create policy admitted on incident_changes as restrictive to slipway_limited
+  using ((EXISTS ( SELECT
+   FROM incidents i
+  WHERE (i.id = incident_changes.incident_id))))
+  with check (true);
+create policy everything on incident_changes to slipway_system
+  using (true)
+  with check (true);
+create policy own on incident_changes to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_key(actor_id) AND (EXISTS ( SELECT
+   FROM incidents i
+  WHERE ((i.id = incident_changes.incident_id) AND (i.tenant_id = current_tenant()))))));
+grant insert, select on incident_changes to slipway_app;
+grant delete, insert, select, update on incident_changes to slipway_system;
+CREATE INDEX incidents_age ON public.incidents USING btree (resolved_at) WHERE (state = 'resolved'::text);
+CREATE INDEX incidents_deployment ON public.incidents USING btree (deployment_id);
+CREATE UNIQUE INDEX incidents_open ON public.incidents USING btree (rule_id, subject_id) WHERE (state <> 'resolved'::text);
+CREATE UNIQUE INDEX incidents_open_run_rule ON public.incidents USING btree (run_rule_id) WHERE (state <> 'resolved'::text);
+CREATE INDEX incidents_page ON public.incidents USING btree (tenant_id, created_at DESC, id DESC);
+CREATE INDEX incidents_project ON public.incidents USING btree (project_id);
+CREATE INDEX incidents_rule ON public.incidents USING btree (rule_id, subject_id, resolved_at);
+CREATE INDEX incidents_run_rule ON public.incidents USING btree (run_rule_id);
+CREATE INDEX incidents_tell ON public.incidents USING btree (tell_at) WHERE (tell_at IS NOT NULL);
+alter table incidents enable row level security, force row level security;
+create policy admitted on incidents as restrictive to slipway_limited
+  using ((((NOT ( SELECT hides('deployment'::text) AS hides)) OR (deployment_id IS NULL) OR (EXISTS ( SELECT
+   FROM deployments d
+  WHERE (d.id = incidents.deployment_id)))) AND ((NOT ( SELECT hides('project'::text) AS hides)) OR (project_id IS NULL) OR (EXISTS ( SELECT
+   FROM projects p
+  WHERE (p.id = incidents.project_id))))));
+create policy everything on incidents to slipway_system
+  using (true)
+  with check (true);
+create policy own on incidents to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id) AND is_own_project(project_id) AND is_own_rule(run_rule_id)));
+grant select, update (severity, cause, state, value, evidence, reopened, muted_until, tell_at, is_told, sequence, last_at, resolved_at, version, created_at, updated_at) on incidents to slipway_app;
+grant delete, insert, select, update on incidents to slipway_system;
 
 create table insight_configs (
   id uuid default gen_random_uuid() not null,
@@ -2580,6 +3191,76 @@ grant select, update (compute_type, compute_id, compute_config, agent_id, agent_
 grant delete, insert, select, update (compute_type, compute_id, compute_config, agent_id, agent_version, fence, lease_expires_at, last_seen_at, version, created_at, updated_at) on listeners to slipway_app;
 grant delete, insert, select, update on listeners to slipway_system;
 
+create table log_archive_settings (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  deployment_id uuid,
+  enabled boolean,
+  retention_days integer,
+  created_at timestamp with time zone default clock() not null,
+  updated_at timestamp with time zone default clock() not null,
+  constraint log_archive_settings_pkey PRIMARY KEY (id),
+  constraint log_archive_settings_one UNIQUE NULLS NOT DISTINCT (tenant_id, deployment_id),
+  constraint log_archive_settings_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE,
+  constraint log_archive_settings_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
+);
+CREATE INDEX log_archive_settings_deployment ON public.log_archive_settings USING btree (deployment_id);
+CREATE TRIGGER enforce_quota AFTER INSERT ON public.log_archive_settings REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '10001', 'true', 'log_archive_settings');
+alter table log_archive_settings enable row level security, force row level security;
+create policy admitted on log_archive_settings as restrictive to slipway_limited
+  using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (deployment_id IS NULL) OR (EXISTS ( SELECT
+   FROM deployments p
+  WHERE (p.id = log_archive_settings.deployment_id)))))
+  with check (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
+   FROM deployments p
+  WHERE (p.id = log_archive_settings.deployment_id)))));
+create policy everything on log_archive_settings to slipway_system
+  using (true)
+  with check (true);
+create policy own on log_archive_settings to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id)));
+create policy served on log_archive_settings for select to slipway_agent
+  using ((EXISTS ( SELECT
+   FROM deployments d
+  WHERE ((d.tenant_id = log_archive_settings.tenant_id) AND (d.listener_id = current_listener())))));
+grant select on log_archive_settings to slipway_agent;
+grant insert, select, update (enabled, retention_days, updated_at) on log_archive_settings to slipway_app;
+grant delete, insert, select, update on log_archive_settings to slipway_system;
+
+create table log_archives (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  deployment_id uuid,
+  hour timestamp with time zone not null,
+  object_path text not null,
+  lines integer not null,
+  bytes bigint not null,
+  created_at timestamp with time zone default clock() not null,
+  expires_at timestamp with time zone not null,
+  constraint log_archives_pkey PRIMARY KEY (id),
+  constraint log_archives_path UNIQUE (object_path),
+  constraint log_archives_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE SET NULL
+);
+CREATE INDEX log_archives_expiry ON public.log_archives USING btree (expires_at);
+CREATE INDEX log_archives_newest ON public.log_archives USING btree (deployment_id, created_at DESC, id DESC);
+CREATE INDEX log_archives_workspace ON public.log_archives USING btree (tenant_id);
+alter table log_archives enable row level security, force row level security;
+create policy admitted on log_archives as restrictive to slipway_limited
+  using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
+   FROM deployments p
+  WHERE (p.id = log_archives.deployment_id)))))
+  with check (true);
+create policy everything on log_archives to slipway_system
+  using (true)
+  with check (true);
+create policy own on log_archives for select to slipway_app
+  using ((tenant_id = current_tenant()));
+grant select on log_archives to slipway_app;
+grant delete, insert, select, update on log_archives to slipway_system;
+
 create table revisions (
   id uuid default gen_random_uuid() not null,
   organization_id uuid not null,
@@ -2609,6 +3290,45 @@ create table revisions (
   constraint revisions_number UNIQUE (deployment_id, number),
   constraint revisions_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE
 );
+
+create table log_batches (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  deployment_id uuid not null,
+  revision_id uuid not null,
+  kind text not null,
+  number integer not null,
+  skipped integer not null,
+  lines integer not null,
+  bytes integer not null,
+  content text not null,
+  for_store boolean not null,
+  for_archive boolean not null,
+  received_at timestamp with time zone default clock() not null,
+  claimed_until timestamp with time zone,
+  attempts integer default 0 not null,
+  constraint log_batches_pkey PRIMARY KEY (id),
+  constraint log_batches_revision_id_revisions_id_fk FOREIGN KEY (revision_id) REFERENCES revisions(id) ON DELETE CASCADE
+);
+CREATE INDEX log_batches_for_archive ON public.log_batches USING btree (deployment_id, received_at) WHERE for_archive;
+CREATE INDEX log_batches_for_store ON public.log_batches USING btree (received_at) WHERE for_store;
+CREATE INDEX log_batches_of_deployment ON public.log_batches USING btree (deployment_id, received_at);
+CREATE INDEX log_batches_revision ON public.log_batches USING btree (revision_id);
+alter table log_batches enable row level security, force row level security;
+create policy everything on log_batches to slipway_system
+  using (true)
+  with check (true);
+create policy served on log_batches to slipway_agent
+  using ((EXISTS ( SELECT
+   FROM deployments d
+  WHERE ((d.id = log_batches.deployment_id) AND (d.listener_id = current_listener())))))
+  with check ((EXISTS ( SELECT
+   FROM (revisions r
+     JOIN deployments d ON ((d.id = r.deployment_id)))
+  WHERE ((r.id = log_batches.revision_id) AND (d.id = log_batches.deployment_id) AND (d.listener_id = current_listener()) AND (d.tenant_id = log_batches.tenant_id) AND (d.organization_id = log_batches.organization_id)))));
+grant insert, select on log_batches to slipway_agent;
+grant delete, insert, select, update on log_batches to slipway_system;
 
 create table log_counters (
   organization_id uuid not null,
@@ -2655,12 +3375,79 @@ create table log_lines (
   bytes_before bigint not null,
   arrival bigint,
   process text,
+  attributes jsonb,
+  request_id text,
+  trace_id text,
   constraint log_lines_revision_id_kind_number_pk PRIMARY KEY (revision_id, kind, number),
   constraint log_lines_revision_id_revisions_id_fk FOREIGN KEY (revision_id) REFERENCES revisions(id) ON DELETE CASCADE
 );
 CREATE INDEX log_lines_arrival ON public.log_lines USING btree (deployment_id, kind, arrival);
 CREATE INDEX log_lines_of_deployment ON public.log_lines USING btree (deployment_id, kind, "timestamp", revision_id, number);
+CREATE INDEX log_lines_of_request ON public.log_lines USING btree (tenant_id, request_id, "timestamp") WHERE (request_id IS NOT NULL);
 CREATE INDEX log_lines_of_revision ON public.log_lines USING btree (revision_id, kind, "timestamp", number);
+CREATE INDEX log_lines_of_trace ON public.log_lines USING btree (tenant_id, trace_id, "timestamp") WHERE (trace_id IS NOT NULL);
+CREATE INDEX log_lines_of_workspace ON public.log_lines USING btree (tenant_id, kind, "timestamp", revision_id, number);
+set role slipway_system;
+create or replace function signal_log_lines()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  r alert_rules;
+  v_tenant uuid := (select a.tenant_id from added a limit 1);
+  v_deployment uuid := (select a.deployment_id from added a limit 1);
+  v_tags uuid[];
+  v_messages text[];
+  v_lowered text[];
+  v_severities integer[];
+  v_processes text[];
+  v_count integer;
+  v_lines text[];
+begin
+  for r in
+    select a.*
+    from alert_rules a
+    where a.tenant_id = v_tenant and a.kind = 'log' and a.enabled
+    order by a.id
+  loop
+    if v_messages is null then
+      v_tags := (select d.tag_value_ids from deployments d where d.id = v_deployment);
+      select
+        coalesce(array_agg(left(a.message, 1000) order by a.number desc), '{}'),
+        array_agg(lower(a.message) order by a.number desc),
+        array_agg(a.severity::integer order by a.number desc),
+        array_agg(a.process order by a.number desc)
+      into v_messages, v_lowered, v_severities, v_processes
+      from added a
+      where a.kind = 'deploy' and a.number > 0;
+    end if;
+    continue when not is_in_alert_scope(r.deployment_ids, r.tag_value_ids, v_deployment, v_tags);
+    select count(*), (array_agg(a.message order by a.nth))[1:5]
+    into v_count, v_lines
+    from unnest(v_messages, v_lowered, v_severities, v_processes)
+      with ordinality as a(message, lowered, severity, process, nth)
+    where strpos(a.lowered, lower(r.condition ->> 'contains')) > 0
+      and a.severity >= coalesce(
+        array_position('{DEBUG, INFO, WARNING, ERROR, CRITICAL}', r.condition ->> 'level') - 1, 0
+      )
+      and (r.condition ->> 'process' is null or a.process = r.condition ->> 'process');
+    continue when v_count = 0;
+    insert into alert_signals as g (organization_id, tenant_id, rule_id, subject_id, at, count, lines)
+    values (
+      r.organization_id, r.tenant_id, r.id, v_deployment, date_bin('10 seconds', clock(), 'epoch'), v_count, v_lines
+    )
+    on conflict (rule_id, subject_id, at) do update set
+      count = g.count + excluded.count,
+      lines = (excluded.lines || g.lines)[1:5];
+    perform mark_alert_due(r, v_deployment, 'deployment');
+  end loop;
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER signal_log_lines AFTER INSERT ON public.log_lines REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION signal_log_lines();
 alter table log_lines enable row level security, force row level security;
 create policy admitted on log_lines as restrictive to slipway_limited
   using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
@@ -2681,9 +3468,43 @@ create policy served on log_lines to slipway_agent
    FROM (revisions r
      JOIN deployments d ON ((d.id = r.deployment_id)))
   WHERE ((r.id = log_lines.revision_id) AND (d.id = log_lines.deployment_id) AND (d.listener_id = current_listener()) AND (d.tenant_id = log_lines.tenant_id) AND (d.organization_id = log_lines.organization_id)))));
-grant delete, insert, select, update (kind, number, "timestamp", severity, message, bytes_before, arrival, process) on log_lines to slipway_agent;
-grant delete, insert, select, update (kind, number, "timestamp", severity, message, bytes_before, arrival, process) on log_lines to slipway_app;
+grant delete, insert, select, update (kind, number, "timestamp", severity, message, bytes_before, arrival, process, attributes, request_id, trace_id) on log_lines to slipway_agent;
+grant delete, insert, select, update (kind, number, "timestamp", severity, message, bytes_before, arrival, process, attributes, request_id, trace_id) on log_lines to slipway_app;
 grant delete, insert, select, update on log_lines to slipway_system;
+
+create table log_losses (
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  deployment_id uuid not null,
+  revision_id uuid not null,
+  hour timestamp with time zone not null,
+  lines bigint not null,
+  constraint log_losses_revision_id_hour_pk PRIMARY KEY (revision_id, hour),
+  constraint log_losses_revision_id_revisions_id_fk FOREIGN KEY (revision_id) REFERENCES revisions(id) ON DELETE CASCADE
+);
+CREATE INDEX log_losses_hour ON public.log_losses USING btree (deployment_id, hour);
+alter table log_losses enable row level security, force row level security;
+create policy admitted on log_losses as restrictive to slipway_limited
+  using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
+   FROM deployments p
+  WHERE (p.id = log_losses.deployment_id)))))
+  with check (true);
+create policy everything on log_losses to slipway_system
+  using (true)
+  with check (true);
+create policy own on log_losses for select to slipway_app
+  using ((tenant_id = current_tenant()));
+create policy served on log_losses to slipway_agent
+  using ((EXISTS ( SELECT
+   FROM deployments d
+  WHERE ((d.id = log_losses.deployment_id) AND (d.listener_id = current_listener())))))
+  with check ((EXISTS ( SELECT
+   FROM (revisions r
+     JOIN deployments d ON ((d.id = r.deployment_id)))
+  WHERE ((r.id = log_losses.revision_id) AND (d.id = log_losses.deployment_id) AND (d.listener_id = current_listener()) AND (d.tenant_id = log_losses.tenant_id) AND (d.organization_id = log_losses.organization_id)))));
+grant insert, select, update (lines) on log_losses to slipway_agent;
+grant select on log_losses to slipway_app;
+grant delete, insert, select, update on log_losses to slipway_system;
 
 create table logs (
   organization_id uuid not null,
@@ -2721,6 +3542,19 @@ create policy served on logs to slipway_agent
 grant insert, select, update (kind, lines, bytes, stream, next_line) on logs to slipway_agent;
 grant delete, insert, select, update (kind, lines, bytes, stream, next_line) on logs to slipway_app;
 grant delete, insert, select, update on logs to slipway_system;
+
+create table mail_windows (
+  scope text not null,
+  started_at timestamp with time zone default clock() not null,
+  mails integer not null,
+  constraint mail_windows_pkey PRIMARY KEY (scope)
+);
+CREATE INDEX mail_windows_age ON public.mail_windows USING btree (started_at);
+alter table mail_windows enable row level security, force row level security;
+create policy everything on mail_windows to slipway_system
+  using (true)
+  with check (true);
+grant delete, insert, select, update on mail_windows to slipway_system;
 CREATE INDEX members_page ON public.members USING btree (organization_id, created_at DESC, id DESC);
 CREATE INDEX members_role ON public.members USING btree (role_id);
 CREATE TRIGGER enforce_quota AFTER INSERT ON public.members REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('organization_id', '10000', 'true', 'members');
@@ -2835,6 +3669,7 @@ create table model_budgets (
   version integer default 1 not null,
   created_at timestamp with time zone default clock() not null,
   updated_at timestamp with time zone default clock() not null,
+  told_percent integer default 0 not null,
   constraint model_budgets_pkey PRIMARY KEY (id),
   constraint model_budget_exists UNIQUE NULLS NOT DISTINCT (tenant_id, deployment_id, period),
   constraint model_budgets_limits CHECK ((num_nonnulls(limit_usd, limit_tokens, limit_calls) >= 1)),
@@ -2979,6 +3814,42 @@ create policy own on model_usage for select to slipway_app
   using ((tenant_id = current_tenant()));
 grant select on model_usage to slipway_app;
 grant delete, insert, select, update on model_usage to slipway_system;
+
+create table notices (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  channel_id uuid not null,
+  thread text not null,
+  sequence bigint not null,
+  phase text not null,
+  content jsonb not null,
+  state text default 'waiting'::text not null,
+  attempts integer default 0 not null,
+  next_attempt_at timestamp with time zone default clock(),
+  attempted_at timestamp with time zone,
+  remote jsonb,
+  answer_status integer,
+  duration_ms integer,
+  error text,
+  created_at timestamp with time zone default clock() not null,
+  constraint notices_pkey PRIMARY KEY (id),
+  constraint notices_once UNIQUE (channel_id, thread, sequence),
+  constraint notices_channel_id_channels_id_fk FOREIGN KEY (channel_id) REFERENCES channels(id) ON DELETE CASCADE
+);
+CREATE INDEX notices_age ON public.notices USING brin (created_at);
+CREATE INDEX notices_due ON public.notices USING btree (channel_id, next_attempt_at) WHERE (state = 'waiting'::text);
+CREATE INDEX notices_page ON public.notices USING btree (channel_id, created_at DESC, id DESC);
+alter table notices enable row level security, force row level security;
+create policy everything on notices to slipway_system
+  using (true)
+  with check (true);
+create policy own on notices for select to slipway_app
+  using (((tenant_id = current_tenant()) AND (EXISTS ( SELECT
+   FROM channels c
+  WHERE (c.id = notices.channel_id)))));
+grant select on notices to slipway_app;
+grant delete, insert, select, update on notices to slipway_system;
 
 create table oauth_providers (
   id uuid default gen_random_uuid() not null,
@@ -3763,53 +4634,6 @@ create policy own on roles to slipway_app
 grant delete, insert, select, update (scope, display_name, description, permissions, version, created_at, updated_at, owner) on roles to slipway_app;
 grant delete, insert, select, update on roles to slipway_system;
 
-create table run_rules (
-  id uuid default gen_random_uuid() not null,
-  organization_id uuid not null,
-  tenant_id uuid not null,
-  display_name text not null,
-  is_enabled boolean default true not null,
-  session_id uuid,
-  dataset_id uuid,
-  sampling_rate double precision not null,
-  filter text,
-  trace_filter text,
-  tree_filter text,
-  add_to_annotation_queue_id uuid,
-  add_to_dataset_id uuid,
-  add_to_dataset_prefer_correction boolean default false not null,
-  extend_only boolean default false not null,
-  webhooks json default '[]'::json not null,
-  webhook_secret text not null,
-  "position" bigint not null,
-  backfill_id uuid,
-  backfill_from timestamp with time zone,
-  backfill_until timestamp with time zone,
-  backfill_status text,
-  backfill_cursor json,
-  backfill_completed_at timestamp with time zone,
-  next_evaluation_at timestamp with time zone default clock() not null,
-  last_sent_at timestamp with time zone default clock() not null,
-  version integer default 1 not null,
-  created_at timestamp with time zone default clock() not null,
-  updated_at timestamp with time zone default clock() not null,
-  alerts json default '[]'::json not null,
-  evaluators json default '[]'::json not null,
-  evaluator_id uuid,
-  spend_limit_usd double precision,
-  spent_usd double precision default 0 not null,
-  spent_week date,
-  last_judged_at timestamp with time zone default clock() not null,
-  constraint run_rules_pkey PRIMARY KEY (id),
-  constraint run_rules_scope CHECK ((num_nonnulls(session_id, dataset_id) > 0)),
-  constraint evaluator_in_use FOREIGN KEY (evaluator_id) REFERENCES evaluators(id),
-  constraint run_rules_add_to_annotation_queue_id_annotation_queues_id_fk FOREIGN KEY (add_to_annotation_queue_id) REFERENCES annotation_queues(id) ON DELETE SET NULL,
-  constraint run_rules_add_to_dataset_id_datasets_id_fk FOREIGN KEY (add_to_dataset_id) REFERENCES datasets(id) ON DELETE SET NULL,
-  constraint run_rules_dataset_id_datasets_id_fk FOREIGN KEY (dataset_id) REFERENCES datasets(id) ON DELETE CASCADE,
-  constraint run_rules_session_id_projects_id_fk FOREIGN KEY (session_id) REFERENCES projects(id) ON DELETE CASCADE,
-  constraint run_rules_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
-);
-
 create table rule_applications (
   organization_id uuid not null,
   tenant_id uuid not null,
@@ -3839,20 +4663,6 @@ create policy admitted on rule_applications as restrictive to slipway_limited
 create policy everything on rule_applications to slipway_system
   using (true)
   with check (true);
-set role slipway_system;
-create or replace function is_own_rule(p_id uuid)
- RETURNS boolean
- LANGUAGE plpgsql
- STABLE SECURITY DEFINER
- SET search_path TO 'public', 'pg_temp'
-AS $function$
-begin
-  return p_id is null or not exists (
-    select from run_rules
-    where id = p_id and tenant_id is distinct from current_tenant()
-  );
-end $function$;
-reset role;
 create policy own on rule_applications to slipway_app
   using ((tenant_id = current_tenant()))
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_rule(rule_id)));
@@ -4323,6 +5133,7 @@ begin
       where name is not null and (end_time is not null or error is not null)
     ) t
     where exists (select from run_rules r where r.tenant_id = t.tenant_id and r.is_enabled)
+      or drains_traces(t.tenant_id)
     order by tenant_id
   loop
     perform pg_advisory_xact_lock_shared(hashtextextended('finished runs of ' || v_tenant, 0));
@@ -4337,7 +5148,7 @@ begin
         select p.id
         from (select distinct session_id from added where tenant_id = v_tenant) s
         join projects p on p.id = s.session_id
-        where exists (
+        where drains_traces(v_tenant) or exists (
           select from run_rules r
           where r.tenant_id = v_tenant
             and r.is_enabled
@@ -5140,6 +5951,20 @@ CREATE INDEX workspace_members_member ON public.workspace_members USING btree (m
 CREATE INDEX workspace_members_page ON public.workspace_members USING btree (tenant_id, created_at DESC, id DESC);
 CREATE INDEX workspace_members_role ON public.workspace_members USING btree (role_id);
 set role slipway_system;
+create or replace function delete_own_channels()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  delete from channels c where c.tenant_id = old.tenant_id and c.member_id = old.member_id;
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER delete_own_channels AFTER DELETE ON public.workspace_members FOR EACH ROW EXECUTE FUNCTION delete_own_channels();
+set role slipway_system;
 create or replace function require_workspace_admin()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -5172,6 +5997,26 @@ create policy own on workspace_members to slipway_app
 grant delete, insert, select, update (role_id, version, created_at, updated_at) on workspace_members to slipway_app;
 grant delete, insert, select, update on workspace_members to slipway_system;
 CREATE INDEX workspaces_page ON public.workspaces USING btree (organization_id, created_at DESC, id DESC);
+set role slipway_system;
+create or replace function add_default_alert_rules()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  insert into alert_rules (
+    organization_id, tenant_id, built_in, name, kind, condition, for_seconds, resolve_after_seconds, severity
+  )
+  select
+    new.organization_id, new.id, r.built_in, r.name, r.condition ->> 'kind', r.condition, 0, r.resolve_after, r.severity
+  from default_alert_rules() r
+  on conflict do nothing;
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER add_default_alert_rules AFTER INSERT ON public.workspaces FOR EACH ROW EXECUTE FUNCTION add_default_alert_rules();
 CREATE TRIGGER enforce_quota AFTER INSERT ON public.workspaces REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('organization_id', '1000', 'true', 'workspaces');
 alter table workspaces enable row level security, force row level security;
 create policy everything on workspaces to slipway_system
@@ -5181,6 +6026,30 @@ create policy own on workspaces to slipway_app
   using (((organization_id = current_organization()) AND ((current_tenant() IS NULL) OR (id = current_tenant()))));
 grant delete, insert, select, update (display_name, require_if_match, version, created_at, updated_at) on workspaces to slipway_app;
 grant delete, insert, select, update on workspaces to slipway_system;
+create or replace function acknowledge_incident(p_incident uuid, p_message text)
+ RETURNS SETOF incidents
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  i incidents;
+begin
+  select * into i from incidents k where k.id = p_incident and k.tenant_id = current_tenant() for no key update;
+  if not found then return; end if;
+  if i.state = 'resolved' then perform refuse('incident_resolved'); end if;
+  if i.state = 'open' then
+    update incidents
+    set state = 'acknowledged', version = i.version + 1, updated_at = clock()
+    where id = i.id and tenant_id = i.tenant_id
+    returning * into i;
+    insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
+    values (i.organization_id, i.tenant_id, i.id, 'acknowledged', i.value, p_message);
+    if i.is_told then
+      i := tell_incident(i, 'update', coalesce(p_message, i.cause), coalesce(event_actor_name(), 'a person'));
+    end if;
+  end if;
+  return next i;
+end $function$;
 create or replace function acquire_lease(p_agent text, p_fence bigint, p_version text, p_templates text[], p_descriptions json, p_verified_hosts_only boolean, p_policy json)
  RETURNS listeners
  LANGUAGE plpgsql
@@ -5390,6 +6259,11 @@ begin
   d.generation := d.generation + 1;
   return d;
 end $function$;
+create or replace function alert_channels(p_tenant uuid, p_named uuid[])
+ RETURNS uuid[]
+ LANGUAGE sql
+ STABLE
+RETURN CASE WHEN (p_named <> '{}'::uuid[]) THEN p_named ELSE ARRAY(SELECT c.id FROM channels c WHERE ((c.tenant_id = alert_channels.p_tenant) AND c.is_default AND c.enabled) ORDER BY c.id) END;
 create or replace function answer_of_grant(p_grant oauth_grants, p_key api_keys)
  RETURNS json
  LANGUAGE sql
@@ -5444,6 +6318,80 @@ begin
   delete from job_lines l
   where l.job_id = j.id and (l.number <= v_lines - p_max_lines or l.bytes_before < v_bytes - p_max_bytes);
   return greatest(v_next, v_known);
+end $function$;
+create or replace function apply_alert_decisions(p_decisions jsonb)
+ RETURNS integer
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v jsonb;
+  v_state alert_states;
+  v_events tenant_event[] := '{}';
+  v_written integer := 0;
+  v_before text;
+  r alert_rules;
+  i incidents;
+begin
+  for v in
+    select d.value
+    from jsonb_array_elements(p_decisions) d
+    order by d.value ->> 'subject_id', d.value ->> 'rule_id'
+  loop
+    select * into r from alert_rules a where a.id = (v ->> 'rule_id')::uuid for key share;
+    continue when not found;
+    v_state := jsonb_populate_record(null::alert_states, v || jsonb_build_object(
+      'organization_id', r.organization_id, 'tenant_id', r.tenant_id, 'version', (v ->> 'version')::integer + 1
+    ));
+    if v_state.version = 1 then
+      insert into alert_states select v_state.* on conflict do nothing;
+    elsif v_state.phase = 'ok' and v_state.due_at is null then
+      delete from alert_states s
+      where s.rule_id = r.id and s.subject_id = v_state.subject_id and s.version = v_state.version - 1;
+    else
+      update alert_states s
+      set phase = v_state.phase, since = v_state.since, relapses = v_state.relapses, sampled_at = v_state.sampled_at,
+        due_at = v_state.due_at, version = v_state.version
+      where s.rule_id = r.id and s.subject_id = v_state.subject_id and s.version = v_state.version - 1;
+    end if;
+    continue when not found;
+    v_written := v_written + 1;
+    if v ->> 'action' = 'open' then
+      i := open_incident(r, v);
+      continue when i.id is null;
+      v_before := case when i.reopened > 0 then 'resolved' end;
+      insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
+      values (
+        i.organization_id, i.tenant_id, i.id, case when i.reopened > 0 then 'reopened' else 'opened' end, i.value,
+        nullif(i.cause, '')
+      );
+      if i.muted_until is not null then
+        insert into incident_changes (organization_id, tenant_id, incident_id, kind)
+        values (i.organization_id, i.tenant_id, i.id, 'muted');
+      elsif i.tell_at is null then
+        i := tell_incident(i, 'open', i.cause);
+      end if;
+      v_events := v_events || incident_event(i, 'incident.opened', v_before);
+    elsif v ->> 'action' = 'resolve' then
+      select *
+      into i
+      from incidents k
+      where k.rule_id = r.id and k.subject_id = v_state.subject_id and k.state <> 'resolved'
+      for no key update;
+      continue when not found;
+      v_before := i.state;
+      i := resolve_incident(i, v ->> 'message');
+      v_events := v_events || incident_event(i, 'incident.resolved', v_before);
+    elsif v ->> 'value' is not null then
+      update incidents k
+      set value = (v ->> 'value')::double precision,
+        last_at = case when v_state.phase = 'firing' then clock() else k.last_at end
+      where k.rule_id = r.id and k.subject_id = v_state.subject_id and k.state <> 'resolved'
+        and k.value is distinct from (v ->> 'value')::double precision;
+    end if;
+  end loop;
+  perform journal_tenant_events(v_events, null);
+  return v_written;
 end $function$;
 create or replace function apply_job_reports(p_agent text, p_fence bigint, p_reports jsonb, p_event_room bigint)
  RETURNS TABLE(job_id uuid, code text, hooked_tenant uuid)
@@ -5590,6 +6538,15 @@ begin
     and c.listener_id = v_listener.id
   order by c.id
   for update;
+  -- In one order, because several listeners may serve a host.
+  perform from custom_hosts h
+  where h.host = any(array(
+      select g #>> '{custom_host,host}'
+      from jsonb_array_elements(p_reports) g
+      where g #>> '{custom_host,host}' is not null
+    ))
+  order by h.host
+  for update;
 
   for v in
     select g.*, c as deployment, n as revision
@@ -5597,11 +6554,12 @@ begin
       jsonb_to_recordset(p_reports) as (
         deployment_id uuid, revision_id uuid, generation integer, state text, message text, commit jsonb,
         image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text,
-        build_plan json, health jsonb, incidents jsonb, local_url text, awaits_database boolean, traffic json
+        build_plan json, health jsonb, incidents jsonb, local_url text, awaits_database boolean, traffic json,
+        custom_host jsonb
       )
     ) with ordinality g(
       deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at,
-      application_version, build_plan, health, incidents, local_url, awaits_database, traffic, place
+      application_version, build_plan, health, incidents, local_url, awaits_database, traffic, custom_host, place
     )
     left join deployments c on c.id = g.deployment_id and c.listener_id = v_listener.id
     left join revisions n on n.id = g.revision_id and n.deployment_id = c.id
@@ -5709,6 +6667,7 @@ begin
       v_generation := d.generation;
       if v.state = 'deploying' then d := apply_judged_rollout(d); end if;
       d := add_incidents(d, v.incidents);
+      v_events := v_events || follow_custom_host(d, v.custom_host);
       -- `least` ignores nulls: without a time, it would be now.
       if v.last_request_at is not null then
         d.last_request_at := greatest(d.last_request_at, least(v.last_request_at, clock()));
@@ -6977,6 +7936,40 @@ begin
   return v_events;
 end $function$;
 reset role;
+create or replace function default_alert_rules()
+ RETURNS TABLE(built_in text, name text, severity text, resolve_after integer, condition jsonb)
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  values
+    ('unhealthy', 'Not healthy', 'critical', 60, jsonb_build_object(
+      'kind', 'event',
+      'types', '["deployment.crash_looping", "deployment.unhealthy", "deployment.health_flapping"]'::jsonb,
+      'ends', '["deployment.healthy", "deployment.degraded", "deployment.removed"]'::jsonb
+    )),
+    ('error_rate', 'Many requests fail', 'error', 300, jsonb_build_object(
+      'kind', 'metric', 'metric', 'error_rate', 'operator', 'above', 'threshold', 0.05, 'clear_threshold', 0.02,
+      'window_seconds', 300, 'min_requests', 20
+    )),
+    ('out_of_memory', 'Out of memory', 'error', 1800, jsonb_build_object(
+      'kind', 'event', 'types', '["deployment.out_of_memory"]'::jsonb, 'ends', '[]'::jsonb
+    )),
+    ('disk_nearly_full', 'Disk nearly full', 'warning', 300, jsonb_build_object(
+      'kind', 'metric', 'metric', 'disk', 'operator', 'above', 'threshold', 0.9, 'clear_threshold', 0.85,
+      'window_seconds', 300, 'min_requests', 0
+    )),
+    ('disk_full', 'Disk full', 'critical', 1800, jsonb_build_object(
+      'kind', 'event', 'types', '["deployment.disk_full"]'::jsonb, 'ends', '[]'::jsonb
+    )),
+    ('listener_lost', 'Listener lost', 'critical', 60, jsonb_build_object(
+      'kind', 'event', 'types', '["listener.lost"]'::jsonb, 'ends', '["listener.found", "listener.deleted"]'::jsonb
+    )),
+    ('certificate', 'Certificate or domain', 'error', 60, jsonb_build_object(
+      'kind', 'event',
+      'types', '["custom_host.lost", "custom_host.certificate_failed", "custom_host.unreachable"]'::jsonb,
+      'ends', '["custom_host.verified", "custom_host.certificate_issued", "custom_host.reachable"]'::jsonb
+    ))
+$function$;
 create or replace function default_key_role(p_scope text)
  RETURNS uuid
  LANGUAGE sql
@@ -7351,6 +8344,24 @@ begin
   if v_tenants <> '{}' then perform dispatch_jobs(v_tenants); end if;
   return case when v_next is not null then v_tenant end;
 end $function$;
+create or replace function drained_deployments(d drains, p_listener uuid)
+ RETURNS uuid[]
+ LANGUAGE sql
+ STABLE
+RETURN CASE WHEN (((d).deployment_ids = '{}'::uuid[]) AND ((d).tag_value_ids = '{}'::uuid[])) THEN NULL::uuid[] ELSE ARRAY(SELECT x.id FROM deployments x WHERE ((x.tenant_id = (drained_deployments.d).tenant_id) AND (x.listener_id = drained_deployments.p_listener) AND (x.deleting_at IS NULL) AND ((x.id = ANY ((drained_deployments.d).deployment_ids)) OR (x.tag_value_ids && (drained_deployments.d).tag_value_ids))) ORDER BY x.id LIMIT 10000) END;
+set role slipway_system;
+create or replace function drains_traces(p_tenant uuid)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+BEGIN ATOMIC
+ SELECT (EXISTS ( SELECT
+            FROM drains d
+           WHERE ((d.tenant_id = drains_traces.p_tenant) AND d.enabled AND ('traces'::text = ANY (d.signals))))) AS "exists";
+END;
+reset role;
 create or replace function drop_expired_runs(p_now timestamp with time zone)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -7465,6 +8476,34 @@ begin
   p_job.seq := null;
   return p_job;
 end $function$;
+set role slipway_system;
+create or replace function enqueue_notices(p_tenant uuid, p_channels uuid[], p_thread text, p_phase text, p_sequence bigint, p_content jsonb)
+ RETURNS integer
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_count integer;
+begin
+  if p_tenant <> current_tenant() then return 0; end if;
+  insert into notices (organization_id, tenant_id, channel_id, thread, sequence, phase, content)
+  select c.organization_id, c.tenant_id, c.id, p_thread, p_sequence, p_phase, p_content
+  from channels c
+  where c.id = any(p_channels) and c.tenant_id = p_tenant and c.enabled and c.confirmed_at is not null
+  order by c.id
+  on conflict on constraint notices_once do nothing;
+  get diagnostics v_count = row_count;
+  if v_count > 0 and p_phase in ('update', 'close') then
+    update notices n
+    set state = 'dropped', next_attempt_at = null, error = 'replaced'
+    where n.channel_id = any(p_channels) and n.tenant_id = p_tenant and n.thread = p_thread
+      and n.state = 'waiting' and n.phase = 'update' and n.attempts = 0 and n.sequence < p_sequence;
+  end if;
+  return v_count;
+end $function$;
+reset role;
 set role slipway_system;
 create or replace function enter(p_key_hash text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
  RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean)
@@ -8175,6 +9214,64 @@ AS $function$
   join session_minutes m on m.tenant_id = p.tenant_id and m.session_id = p.id and m.minute >= p_since
   where p.tenant_id = p_tenant
 $function$;
+create or replace function follow_custom_host(d deployments, p_reported jsonb)
+ RETURNS tenant_event[]
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_before custom_hosts;
+  h custom_hosts;
+begin
+  -- A report may be about the host before.
+  if d.custom_host is null or d.custom_host is distinct from p_reported ->> 'host' then return '{}'; end if;
+  select * into v_before from custom_hosts c where c.host = d.custom_host and c.tenant_id = d.tenant_id;
+  if v_before.id is null then return '{}'; end if;
+  h := v_before;
+  h.certificate_failed_at := case p_reported ->> 'certificate'
+    when 'failed' then coalesce(h.certificate_failed_at, clock())
+    when 'valid' then null
+    else h.certificate_failed_at
+  end;
+  h.unreachable_since := case p_reported ->> 'leads_here'
+    when 'false' then coalesce(h.unreachable_since, clock())
+    when 'true' then null
+    else h.unreachable_since
+  end;
+  if (h.certificate_failed_at, h.unreachable_since)
+    is not distinct from (v_before.certificate_failed_at, v_before.unreachable_since) then
+    return '{}';
+  end if;
+  update custom_hosts c
+  set certificate_failed_at = h.certificate_failed_at, unreachable_since = h.unreachable_since
+  where c.id = h.id;
+  return array(
+    select (
+      d.tenant_id,
+      d.organization_id,
+      'custom_host.' || case when t.after is null then t.ended else t.begun end,
+      h.id,
+      json_strip_nulls(json_build_object(
+        'host', h.host,
+        'deployment_id', d.id,
+        'reason', case when t.after is not null then p_reported ->> 'reason' end
+      )),
+      changed_members(jsonb_build_object(t.name, t.before), jsonb_build_object(t.name, t.after))
+    )::tenant_event
+    from (
+      values
+        (
+          1, 'unreachable_since', v_before.unreachable_since, h.unreachable_since, 'unreachable', 'reachable'
+        ),
+        (
+          2, 'certificate_failed_at', v_before.certificate_failed_at, h.certificate_failed_at,
+          'certificate_failed', 'certificate_issued'
+        )
+    ) t(place, name, before, after, begun, ended)
+    where t.before is distinct from t.after
+    order by t.place
+  );
+end $function$;
 create or replace function follow_revision(d deployments, p_before revisions, p_after revisions)
  RETURNS deployments
  LANGUAGE plpgsql
@@ -8260,6 +9357,11 @@ create or replace function glob_pattern(p_glob text)
  LANGUAGE sql
  IMMUTABLE
 RETURN translate(regexp_replace(p_glob, '([\\%_])'::text, '\\\1'::text, 'g'::text), '*?'::text, '%_'::text);
+create or replace function glob_patterns(p_globs jsonb)
+ RETURNS text[]
+ LANGUAGE sql
+ IMMUTABLE
+RETURN ARRAY(SELECT replace(replace(g.value, '_'::text, '\_'::text), '*'::text, '%'::text) AS replace FROM jsonb_array_elements_text(glob_patterns.p_globs) g(value));
 create or replace function grantable_permissions(p_scope text[], p_tenant uuid, p_role uuid)
  RETURNS text[]
  LANGUAGE sql
@@ -8373,7 +9475,8 @@ create or replace function has_webhooks(p_tenant uuid)
  STABLE
 AS $function$
 begin
-  return exists (select from webhooks w where w.tenant_id = p_tenant and w.enabled);
+  return exists (select from webhooks w where w.tenant_id = p_tenant and w.enabled)
+    or exists (select from channels c where c.tenant_id = p_tenant and c.enabled and c.deploys <> 'none');
 end $function$;
 create or replace function held_back_message(p_deployment deployments, p_sha text)
  RETURNS text
@@ -8402,6 +9505,16 @@ create or replace function image_version(p_image text)
  LANGUAGE sql
  IMMUTABLE
 RETURN "substring"(split_part(p_image, '@'::text, 1), ':([^:/]+)$'::text);
+create or replace function incident_event(i incidents, p_type text, p_before text)
+ RETURNS tenant_event
+ LANGUAGE sql
+ STABLE
+RETURN ROW((i).tenant_id, (i).organization_id, p_type, (i).id, json_strip_nulls(json_build_object('title', "left"((i).title, 300), 'severity', (i).severity, 'rule_id', (i).rule_id, 'deployment_id', (i).deployment_id, 'project_id', (i).project_id, 'cause', "left"((i).cause, 500))), changed_members(CASE WHEN (p_before IS NOT NULL) THEN jsonb_build_object('state', p_before) ELSE NULL::jsonb END, jsonb_build_object('state', (i).state)))::tenant_event;
+create or replace function incident_notice(i incidents, p_summary text, p_by text)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+RETURN jsonb_strip_nulls(jsonb_build_object('acknowledged_by', "left"(p_by, 200), 'title', "left"((i).title, 300), 'summary', "left"(p_summary, 4000), 'severity', (i).severity, 'url', ((('/ui/'::text || (i).tenant_id) || '/alerts/'::text) || (i).id), 'facts', COALESCE(((i).evidence -> 'facts'::text), '[]'::jsonb), 'lines', COALESCE(((i).evidence -> 'lines'::text), '[]'::jsonb), 'chart', NULLIF(((i).evidence -> 'chart'::text), 'null'::jsonb), 'started_at', to_char(((i).opened_at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'::text), 'ended_at', to_char(((i).resolved_at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'::text)));
 create or replace function ingestion_window(p_budget uuid)
  RETURNS uuid
  LANGUAGE sql
@@ -8587,6 +9700,17 @@ begin
   perform write_moved_deployments(array[d]);
   return next;
 end $function$;
+create or replace function is_alert_rule_active(r alert_rules)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  return r.enabled and (
+    r.built_in is null
+    or not exists (select from alert_settings s where s.tenant_id = r.tenant_id and not s.defaults_enabled)
+  );
+end $function$;
 set role slipway_system;
 create or replace function is_living_credential(p_hash text)
  RETURNS boolean
@@ -8635,6 +9759,11 @@ begin
     or (p_key is not null and not exists (select from api_keys a where a.id = p_key and a.revoked_at is null));
 end $function$;
 reset role;
+create or replace function is_in_alert_scope(p_deployment_ids uuid[], p_tag_value_ids uuid[], p_deployment uuid, p_tags uuid[])
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+RETURN (((p_deployment_ids = '{}'::uuid[]) AND (p_tag_value_ids = '{}'::uuid[])) OR COALESCE((p_deployment = ANY (p_deployment_ids)), false) OR COALESCE((p_tags && p_tag_value_ids), false));
 create or replace function is_in_queue(p_status text)
  RETURNS boolean
  LANGUAGE sql
@@ -9551,6 +10680,16 @@ begin
     v_hash := v_session.made_by;
   end loop;
 end $function$;
+create or replace function mark_alert_due(p_rule alert_rules, p_subject uuid, p_subject_type text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  insert into alert_states as s (organization_id, tenant_id, rule_id, subject_id, subject_type, due_at)
+  values (p_rule.organization_id, p_rule.tenant_id, p_rule.id, p_subject, p_subject_type, clock())
+  on conflict (rule_id, subject_id) do update set due_at = clock(), version = s.version + 1;
+end $function$;
 create or replace function max_open_jobs()
  RETURNS integer
  LANGUAGE sql
@@ -9561,6 +10700,20 @@ create or replace function max_running_jobs()
  LANGUAGE sql
  STABLE
 RETURN (COALESCE(setting('max_running_jobs'::text), '20'::text))::integer;
+create or replace function may_be_told(c channels, p_thread text)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  return c.member_id is null or (
+    member_permissions(c.member_id, c.tenant_id) @> array[
+      'channels:read',
+      case when p_thread like 'revision %' then 'deployments:read' else 'alerts:read' end
+    ]
+    and not has_rules(policy_roles(null, c.member_id, c.tenant_id), c.organization_id)
+  );
+end $function$;
 create or replace function may_serve(p_listener listeners, p_protection json)
  RETURNS boolean
  LANGUAGE sql
@@ -9800,6 +10953,63 @@ create or replace function object_bytes(p_objects json)
  IMMUTABLE PARALLEL SAFE
 RETURN (SELECT COALESCE(sum(((size.size)::text)::bigint), (0)::numeric) AS "coalesce" FROM jsonb_path_query((object_bytes.p_objects)::jsonb, '$.**."bytes"?(@.type() == "number")'::jsonpath) size(size));
 set role slipway_system;
+create or replace function offer_drains(p_listener listeners, p_digest text)
+ RETURNS json
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_list json;
+  v_digest text;
+begin
+  if p_digest is null then return null; end if;
+  with served as (
+    select d as drain, drained_deployments(d, p_listener.id) as deployment_ids
+    from drains d
+    where d.enabled
+      and d.signals && '{logs,requests,metrics}'
+      and (p_listener.tenant_id is null or d.tenant_id = p_listener.tenant_id)
+      and exists (
+        select from deployments x
+        where x.tenant_id = d.tenant_id and x.listener_id = p_listener.id and x.deleting_at is null
+      )
+    -- The first of each workspace before the second of any: no workspace takes the room of others.
+    order by row_number() over (partition by d.tenant_id order by d.created_at, d.id), d.created_at, d.id
+    limit 500
+  )
+  select
+    json_agg(json_build_object(
+      'id', (s.drain).id,
+      'tenant_id', (s.drain).tenant_id,
+      'kind', (s.drain).kind,
+      'url', (s.drain).url,
+      'compression', (s.drain).compression,
+      'signals', array(
+        select g from unnest((s.drain).signals) g where g in ('logs', 'requests', 'metrics')
+      ),
+      'deployment_ids', s.deployment_ids,
+      'filter', json_build_object(
+        'min_level', (s.drain).min_level,
+        'processes', (s.drain).processes,
+        'contains', (s.drain).contains
+      ),
+      'sampling_rate', (s.drain).sampling_rate,
+      'headers', (s.drain).headers
+    )),
+    coalesce(md5(string_agg(
+      concat_ws(' ', (s.drain).id, (s.drain).version, array_to_string(s.deployment_ids, ',')), E'\n'
+    )), '')
+  into v_list, v_digest
+  from served s;
+  return json_build_object(
+    'digest', v_digest,
+    'list', case when v_digest is distinct from p_digest then coalesce(v_list, '[]') end
+  );
+end $function$;
+reset role;
+set role slipway_system;
 create or replace function offer_looks(p_listener listeners, p_limit integer, p_daily_limit bigint)
  RETURNS json
  LANGUAGE plpgsql
@@ -9907,6 +11117,42 @@ AS $function$
   select seq from events where scope_id = current_tenant() order by seq limit 1
 $function$;
 reset role;
+create or replace function open_incident(r alert_rules, p_decision jsonb)
+ RETURNS incidents
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  i incidents;
+  v_type text := p_decision ->> 'subject_type';
+  v_subject uuid := (p_decision ->> 'subject_id')::uuid;
+begin
+  select *
+  into i
+  from incidents k
+  where k.rule_id = r.id and k.subject_id = v_subject and k.state = 'resolved'
+    and k.resolved_at > clock() - interval '1 hour'
+  order by k.resolved_at desc
+  limit 1
+  for no key update;
+  if found then return reopen_incident(i, p_decision, r.resolve_after_seconds * interval '1 second'); end if;
+  insert into incidents (
+    organization_id, tenant_id, rule_id, rule_name, subject_type, subject_id, subject_name, deployment_id, project_id,
+    severity, title, cause, value, evidence, channel_ids, muted_until, tell_at
+  )
+  values (
+    r.organization_id, r.tenant_id, r.id, r.name, v_type, v_subject, p_decision ->> 'subject_name',
+    case when v_type = 'deployment' then v_subject end,
+    case when v_type = 'project' then v_subject end,
+    r.severity, p_decision ->> 'title', coalesce(p_decision ->> 'cause', ''),
+    (p_decision ->> 'value')::double precision, p_decision -> 'evidence',
+    alert_channels(r.tenant_id, r.channel_ids),
+    (p_decision ->> 'muted_until')::timestamptz, (p_decision ->> 'muted_until')::timestamptz
+  )
+  on conflict do nothing
+  returning * into i;
+  return i;
+end $function$;
 create or replace function open_session(p_member uuid, p_token_hash text, p_method text, p_limit bigint)
  RETURNS sessions
  LANGUAGE plpgsql
@@ -10378,7 +11624,7 @@ begin
   select current_organization(), current_tenant(), p.id, r.id, r.trace_id, r.order_time
   from json_to_recordset(p_runs) as r(session_id uuid, id uuid, trace_id uuid, order_time timestamptz)
   join projects p on p.tenant_id = current_tenant() and p.id = r.session_id
-  where exists (
+  where drains_traces(current_tenant()) or exists (
     select from run_rules q
     where q.tenant_id = current_tenant()
       and q.is_enabled
@@ -10456,6 +11702,7 @@ begin
           'cleared_stores', coalesce(d.cleared_stores, '{}'),
           'database_copy', d.preview -> 'database_copy',
           'protection', case when d.protection ->> 'mode' = 'members' then list_protection(d) end,
+          'request_logs', d.request_logs,
           'host_labels', (
             select json_agg(
               json_build_object('label', b.label, 'revision_id', b.revision_id)
@@ -11671,6 +12918,33 @@ begin
   end loop;
 end $function$;
 reset role;
+create or replace function reopen_incident(i incidents, p_decision jsonb, p_calm interval)
+ RETURNS incidents
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  update incidents
+  set
+    state = 'open',
+    reopened = i.reopened + 1,
+    value = (p_decision ->> 'value')::double precision,
+    cause = coalesce(p_decision ->> 'cause', cause),
+    evidence = p_decision -> 'evidence',
+    last_at = clock(),
+    resolved_at = null,
+    is_told = false,
+    muted_until = (p_decision ->> 'muted_until')::timestamptz,
+    tell_at = greatest(
+      (p_decision ->> 'muted_until')::timestamptz,
+      clock() + least(interval '1 hour', greatest(p_calm, interval '5 minutes') * power(2, least(i.reopened, 6)))
+    ),
+    version = i.version + 1,
+    updated_at = clock()
+  where id = i.id and tenant_id = i.tenant_id
+  returning * into i;
+  return i;
+end $function$;
 create or replace function repeat_revision(p_deployment uuid, p_revision uuid, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
@@ -11759,6 +13033,60 @@ begin
       return case when report_path(r.status, p_state) is null then 'revision_ended' end;
   end case;
 end $function$;
+set role slipway_system;
+create or replace function report_drains(p_agent text, p_fence bigint, p_reports jsonb)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_listener listeners := require_lease(p_agent, p_fence);
+begin
+  insert into drain_states as s (
+    drain_id, listener_id, organization_id, tenant_id, epoch, epoch_sent, epoch_dropped, sent, dropped, waiting,
+    waiting_bytes, last_sent_at, failing_since, error
+  )
+  select
+    d.id, v_listener.id, d.organization_id, d.tenant_id, r.epoch, r.sent, r.dropped, r.sent, r.dropped, r.waiting,
+    r.waiting_bytes, r.last_sent_at, r.failing_since, r.error
+  from (
+    select distinct on (r.id) r.*
+    from jsonb_to_recordset(p_reports) as r(
+      id uuid, epoch uuid, sent bigint, dropped bigint, waiting bigint, waiting_bytes bigint, last_sent_at timestamptz,
+      failing_since timestamptz, error text
+    )
+    order by r.id
+  ) r
+  join drains d on d.id = r.id
+  where (v_listener.tenant_id is null or d.tenant_id = v_listener.tenant_id)
+    and exists (
+      select from deployments x where x.tenant_id = d.tenant_id and x.listener_id = v_listener.id
+    )
+  order by d.id
+  on conflict (drain_id, listener_id) do update set
+    epoch = excluded.epoch,
+    sent = least(
+      s.sent + excluded.sent
+        - case when s.epoch = excluded.epoch then least(s.epoch_sent, excluded.sent) else 0 end,
+      9007199254740991
+    ),
+    dropped = least(
+      s.dropped + excluded.dropped
+        - case when s.epoch = excluded.epoch then least(s.epoch_dropped, excluded.dropped) else 0 end,
+      9007199254740991
+    ),
+    epoch_sent = excluded.epoch_sent,
+    epoch_dropped = excluded.epoch_dropped,
+    waiting = excluded.waiting,
+    waiting_bytes = excluded.waiting_bytes,
+    last_sent_at = coalesce(excluded.last_sent_at, s.last_sent_at),
+    failing_since = excluded.failing_since,
+    error = excluded.error,
+    reported_at = clock();
+end $function$;
+reset role;
 create or replace function report_path(p_status text, p_state text)
  RETURNS text[]
  LANGUAGE plpgsql
@@ -12015,6 +13343,18 @@ AS $function$
 begin
   if (p_config ->> 'build_on_push') = 'true' and (p_revision_config ->> 'repo_ref') like 'refs/tags/%' then
     perform refuse('source_rule', 'source_config.build_on_push is not allowed: `repo_ref` is a tag, not a branch');
+  end if;
+  return true;
+end $function$;
+create or replace function require_channel_owner(p_member uuid)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  if p_member is not distinct from actor_member() and p_member is not null then return true; end if;
+  if not 'channels:manage' = any(actor_permissions()) then
+    perform refuse('permission_missing', 'channels:manage');
   end if;
   return true;
 end $function$;
@@ -12786,6 +14126,61 @@ begin
     v_operator <> p_condition ->> 'operator'
   )::access_condition;
 end $function$;
+create or replace function resolve_incident(i incidents, p_message text)
+ RETURNS incidents
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  update incidents
+  set state = 'resolved', resolved_at = clock(), last_at = clock(), tell_at = null, version = i.version + 1,
+    updated_at = clock()
+  where id = i.id and tenant_id = i.tenant_id
+  returning * into i;
+  insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
+  values (i.organization_id, i.tenant_id, i.id, 'resolved', i.value, p_message);
+  if i.is_told then i := tell_incident(i, 'close', coalesce(p_message, 'Resolved.')); end if;
+  return i;
+end $function$;
+create or replace function resolve_incident_by_hand(p_incident uuid, p_message text)
+ RETURNS SETOF incidents
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  i incidents;
+begin
+  select * into i from incidents k where k.id = p_incident and k.tenant_id = current_tenant() for no key update;
+  if not found then return; end if;
+  if i.state <> 'resolved' then
+    i := resolve_incident(i, coalesce(p_message, 'Resolved by ' || coalesce(event_actor_name(), 'a person') || '.'));
+    update alert_states s
+    set phase = 'dismissed', since = null, version = s.version + 1
+    where s.rule_id = i.rule_id and s.subject_id = i.subject_id and s.tenant_id = i.tenant_id;
+  end if;
+  return next i;
+end $function$;
+create or replace function resolve_incidents_of_rule(p_rule uuid)
+ RETURNS integer
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  i incidents;
+  v_count integer := 0;
+begin
+  for i in
+    select k.*
+    from incidents k
+    where k.rule_id = p_rule and k.tenant_id = current_tenant() and k.state <> 'resolved'
+    order by k.id
+    for no key update
+  loop
+    perform resolve_incident(i, 'The rule was deleted.');
+    v_count := v_count + 1;
+  end loop;
+  return v_count;
+end $function$;
 create or replace function resolve_rules(p_roles uuid[], p_organization uuid, p_tenant uuid, p_permission text, p_effects text[], p_first integer)
  RETURNS access_condition[]
  LANGUAGE plpgsql
@@ -13407,6 +14802,42 @@ begin
   );
   return next;
 end $function$;
+create or replace function set_request_logs(p_deployment uuid, p_logs json, p_needs jsonb, p_request jsonb)
+ RETURNS TABLE(answer json, has_webhooks boolean)
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_stored deployments := lock_deployment_version(p_deployment, p_request);
+  v_changed deployments;
+begin
+  if v_stored.id is null then return; end if;
+  if p_needs <> '[]' then perform require_listener_allows(v_stored.listener_id, p_needs); end if;
+  update deployments d
+  set
+    request_logs = p_logs,
+    generation = d.generation + 1,
+    remote_reconciled = false,
+    version = d.version + 1,
+    updated_at = clock()
+  where d.id = v_stored.id and d.tenant_id = current_tenant()
+  returning d.* into v_changed;
+  answer := to_json(v_changed);
+  has_webhooks := conclude_write(
+    answer,
+    array[(
+      'deployment.request_logs_changed',
+      v_stored.id,
+      '{}',
+      changed_members(
+        jsonb_build_object('request_logs', v_stored.request_logs),
+        jsonb_build_object('request_logs', v_changed.request_logs)
+      )
+    )::new_event],
+    p_request
+  );
+  return next;
+end $function$;
 create or replace function set_rollout(p_deployment uuid, p_rollout json, p_secret text, p_keeps_secret boolean, p_needs jsonb, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
@@ -13572,6 +15003,65 @@ begin
     end;
   end if;
   return json_build_object('session', open_session(v_member, p_token_hash, 'oidc', p_limit));
+end $function$;
+create or replace function signal_alert_rules(p_tenant uuid, p_type text, p_subject uuid, p_data json, p_at timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  r alert_rules;
+  v_deployment uuid;
+  v_tags uuid[];
+  v_subject uuid;
+  v_subject_type text;
+  v_is_start boolean;
+begin
+  for r in
+    select a.*
+    from alert_rules a
+    where a.tenant_id = p_tenant and a.kind = 'event' and a.enabled
+      and (
+        p_type like any(glob_patterns(a.condition -> 'types'))
+        or p_type like any(glob_patterns(a.condition -> 'ends'))
+      )
+    order by a.id
+  loop
+    continue when not is_alert_rule_active(r);
+    if v_subject is null then
+      v_deployment := case
+        when p_type like 'deployment.%' then p_subject
+        when p_data ->> 'deployment_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+          then (p_data ->> 'deployment_id')::uuid
+        when p_type like 'revision.%' then (select v.deployment_id from revisions v where v.id = p_subject)
+      end;
+      v_tags := (
+        select d.tag_value_ids from deployments d where d.id = v_deployment and d.tenant_id = p_tenant
+      );
+      v_subject_type := case
+        when v_tags is not null then 'deployment'
+        when p_type like 'listener.%' then 'listener'
+        else 'workspace'
+      end;
+      v_subject := case v_subject_type
+        when 'deployment' then v_deployment
+        when 'listener' then p_subject
+        else p_tenant
+      end;
+    end if;
+    v_is_start := p_type like any(glob_patterns(r.condition -> 'types'));
+    continue when not is_in_alert_scope(r.deployment_ids, r.tag_value_ids, v_deployment, v_tags);
+    -- Most ends are of nothing.
+    continue when not v_is_start
+      and not exists (select from alert_states s where s.rule_id = r.id and s.subject_id = v_subject);
+    insert into alert_signals as g (organization_id, tenant_id, rule_id, subject_id, at, count, cause)
+    values (
+      r.organization_id, r.tenant_id, r.id, v_subject, p_at, v_is_start::integer,
+      left(coalesce(p_data ->> 'message', p_type), 2000)
+    )
+    on conflict (rule_id, subject_id, at) do update set count = excluded.count, cause = excluded.cause;
+    perform mark_alert_due(r, v_subject, v_subject_type);
+  end loop;
 end $function$;
 create or replace function snapshot_feature(p_store text)
  RETURNS text
@@ -13815,6 +15305,34 @@ begin
   perform pg_advisory_xact_lock(v_key # v_own);
   return v_own;
 end $function$;
+set role slipway_system;
+create or replace function take_mail(p_scopes text[], p_limits integer[], p_window interval)
+ RETURNS integer
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_wait integer;
+begin
+  insert into mail_windows as w (scope, mails)
+  select s.scope, 0
+  from unnest(p_scopes) s(scope)
+  order by s.scope
+  on conflict (scope) do update set
+    mails = case when w.started_at > clock() - p_window then w.mails else 0 end,
+    started_at = case when w.started_at > clock() - p_window then w.started_at else clock() end;
+  select ceil(extract(epoch from max(w.started_at + p_window - clock())))
+  into v_wait
+  from mail_windows w
+  join unnest(p_scopes, p_limits) s(scope, most) on s.scope = w.scope
+  where w.mails >= s.most;
+  if v_wait > 0 then return v_wait; end if;
+  update mail_windows w set mails = w.mails + 1 where w.scope = any(p_scopes);
+  return 0;
+end $function$;
+reset role;
 create or replace function take_model_call(p_deployment uuid)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -13868,6 +15386,61 @@ begin
   update deployments d
   set generation = d.generation + 1, remote_reconciled = false
   where d.id = p_deployment and d.tenant_id = current_tenant() and d.protection is not null;
+end $function$;
+create or replace function tell_due_incidents(p_muted jsonb, p_ids uuid[])
+ RETURNS integer
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  i incidents;
+  v_told integer := 0;
+begin
+  for i in
+    select k.*
+    from incidents k
+    where k.id = any(p_ids) and k.tell_at <= clock() and k.state <> 'resolved'
+    order by k.id
+    for no key update skip locked
+  loop
+    if p_muted ? i.id::text then
+      update incidents
+      set tell_at = (p_muted ->> i.id::text)::timestamptz, muted_until = (p_muted ->> i.id::text)::timestamptz
+      where id = i.id;
+    else
+      update incidents set muted_until = null where id = i.id;
+      i.muted_until := null;
+      i := tell_incident(i, 'open', i.cause);
+      v_told := v_told + 1;
+    end if;
+  end loop;
+  return v_told;
+end $function$;
+create or replace function tell_incident(i incidents, p_phase text, p_summary text, p_by text DEFAULT NULL::text)
+ RETURNS incidents
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_told integer;
+begin
+  i.sequence := i.sequence + 1;
+  v_told := enqueue_notices(
+    i.tenant_id, i.channel_ids, i.id::text, p_phase, i.sequence, incident_notice(i, p_summary, p_by)
+  );
+  i.is_told := i.is_told or v_told > 0;
+  if p_phase <> 'update' then i.tell_at := null; end if;
+  update incidents
+  set sequence = i.sequence, is_told = i.is_told, tell_at = i.tell_at
+  where id = i.id and tenant_id = i.tenant_id;
+  if v_told > 0 then
+    insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
+    values (i.organization_id, i.tenant_id, i.id, 'told', i.value, v_told || case v_told
+      when 1 then ' channel'
+      else ' channels'
+    end);
+  end if;
+  return i;
 end $function$;
 set role slipway_system;
 create or replace function test_access(p_role uuid, p_permission text, p_reading text, p_table text, p_resource uuid)
@@ -14135,7 +15708,9 @@ begin
       created_at = case when h.tenant_id = v_tenant then h.created_at else clock() end,
       organization_id = current_organization(),
       tenant_id = v_tenant,
-      verified_at = clock()
+      verified_at = clock(),
+      certificate_failed_at = case when h.tenant_id = v_tenant then h.certificate_failed_at end,
+      unreachable_since = case when h.tenant_id = v_tenant then h.unreachable_since end
     where h.host = p_host
     returning h.*;
 end $function$;
@@ -14287,11 +15862,18 @@ revoke execute on function actor_key() from public;
 grant execute on function actor_key() to slipway_app;
 reset role;
 set role slipway_system;
+revoke execute on function actor_member() from public;
+grant execute on function actor_member() to slipway_app;
+reset role;
+set role slipway_system;
 revoke execute on function actor_permissions() from public;
 grant execute on function actor_permissions() to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function actor_policy_roles() from public;
+reset role;
+set role slipway_system;
+revoke execute on function add_default_alert_rules() from public;
 reset role;
 set role slipway_system;
 revoke execute on function approve_client(uuid, uuid, text[], text, text, text, text, text, text) from public;
@@ -14313,13 +15895,25 @@ set role slipway_system;
 revoke execute on function chain_event() from public;
 reset role;
 set role slipway_system;
+revoke execute on function check_alert_mute_references() from public;
+reset role;
+set role slipway_system;
+revoke execute on function check_alert_rule_references() from public;
+reset role;
+set role slipway_system;
 revoke execute on function check_annotation_queue_references() from public;
+reset role;
+set role slipway_system;
+revoke execute on function check_channel_references() from public;
 reset role;
 set role slipway_system;
 revoke execute on function check_dataset_references() from public;
 reset role;
 set role slipway_system;
 revoke execute on function check_deployment_references() from public;
+reset role;
+set role slipway_system;
+revoke execute on function check_drain_references() from public;
 reset role;
 set role slipway_system;
 revoke execute on function check_model_references() from public;
@@ -14428,6 +16022,9 @@ revoke execute on function declare_schedules(deployments, json) from public;
 grant execute on function declare_schedules(deployments, json) to slipway_agent;
 reset role;
 set role slipway_system;
+revoke execute on function delete_own_channels() from public;
+reset role;
+set role slipway_system;
 revoke execute on function delete_sync_items(uuid[]) from public;
 grant execute on function delete_sync_items(uuid[]) to slipway_agent;
 reset role;
@@ -14435,10 +16032,17 @@ set role slipway_system;
 revoke execute on function dispatch_jobs(uuid[]) from public;
 grant execute on function dispatch_jobs(uuid[]) to slipway_agent, slipway_app;
 reset role;
+set role slipway_system;
+revoke execute on function drains_traces(uuid) from public;
+reset role;
 revoke execute on function drop_runs_partition(text, timestamp with time zone) from public;
 grant execute on function drop_runs_partition(text, timestamp with time zone) to slipway_system;
 set role slipway_system;
 revoke execute on function enforce_quota() from public;
+reset role;
+set role slipway_system;
+revoke execute on function enqueue_notices(uuid, uuid[], text, text, bigint, jsonb) from public;
+grant execute on function enqueue_notices(uuid, uuid[], text, text, bigint, jsonb) to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function enter(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) from public;
@@ -14633,6 +16237,12 @@ revoke execute on function lock_provider_to_change(text) from public;
 grant execute on function lock_provider_to_change(text) to slipway_app;
 reset role;
 set role slipway_system;
+revoke execute on function look_at_changed_rule() from public;
+reset role;
+set role slipway_system;
+revoke execute on function look_at_deleted_deployment() from public;
+reset role;
+set role slipway_system;
 revoke execute on function maker_key() from public;
 grant execute on function maker_key() to slipway_app;
 reset role;
@@ -14646,6 +16256,10 @@ reset role;
 set role slipway_system;
 revoke execute on function number_of_open_jobs(uuid) from public;
 grant execute on function number_of_open_jobs(uuid) to slipway_app;
+reset role;
+set role slipway_system;
+revoke execute on function offer_drains(listeners, text) from public;
+grant execute on function offer_drains(listeners, text) to slipway_agent;
 reset role;
 set role slipway_system;
 revoke execute on function offer_looks(listeners, integer, bigint) from public;
@@ -14741,6 +16355,10 @@ revoke execute on function remove_tag_values(uuid[]) from public;
 grant execute on function remove_tag_values(uuid[]) to slipway_app;
 reset role;
 set role slipway_system;
+revoke execute on function report_drains(text, bigint, jsonb) from public;
+grant execute on function report_drains(text, bigint, jsonb) to slipway_agent;
+reset role;
+set role slipway_system;
 revoke execute on function require_admitted_projects(uuid[], text[]) from public;
 grant execute on function require_admitted_projects(uuid[], text[]) to slipway_app;
 reset role;
@@ -14787,6 +16405,15 @@ revoke execute on function revoke_outdated_grants(uuid, text) from public;
 grant execute on function revoke_outdated_grants(uuid, text) to slipway_app;
 reset role;
 set role slipway_system;
+revoke execute on function signal_event() from public;
+reset role;
+set role slipway_system;
+revoke execute on function signal_health() from public;
+reset role;
+set role slipway_system;
+revoke execute on function signal_log_lines() from public;
+reset role;
+set role slipway_system;
 revoke execute on function sync_after_delete() from public;
 reset role;
 set role slipway_system;
@@ -14794,6 +16421,10 @@ revoke execute on function sync_after_insert() from public;
 reset role;
 set role slipway_system;
 revoke execute on function sync_after_update() from public;
+reset role;
+set role slipway_system;
+revoke execute on function take_mail(text[], integer[], interval) from public;
+grant execute on function take_mail(text[], integer[], interval) to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function test_access(uuid, text, text, text, uuid) from public;
