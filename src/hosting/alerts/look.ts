@@ -92,7 +92,7 @@ const withWholeCharacters = (_: string, value: unknown): unknown =>
   typeof value === 'string' ? value.toWellFormed() : value
 
 /** Decisions of one workspace that cannot be written do not keep those of others from being written. */
-export async function writeOfEach(services: Services, decided: Decided[]): Promise<number> {
+async function writeOfEach(services: Services, decided: Decided[]): Promise<number> {
   try {
     return await writeDecisions(services, decided)
   } catch {
