@@ -5,6 +5,7 @@ import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { Network } from '../../protocol/address-kind.ts'
 import type { EncodedBatch } from '../../protocol/drain-encoding.ts'
+import { parseRetryAfterMs } from '../../protocol/retry-after.ts'
 import { failed, type Outcome } from './outcome.ts'
 import { createCheckedLookup, requireAllowedLiteral } from './receiver-address.ts'
 
@@ -86,7 +87,7 @@ function judge({ statusCode: status = 0, headers }: IncomingMessage, answer: str
   const isOfBatch = status >= 400 && status < 500 && !CONFIGURATION_STATUSES.includes(status) && status !== 429
   if (isOfBatch && status !== 408) return { kind: 'refused', reason }
   if (status >= 300 && status < 400) return failed(`${reason} Redirects are not followed: correct the URL.`)
-  return failed(reason, parseRetryAfter(headers['retry-after'], Date.now()))
+  return failed(reason, Math.min(MAX_RETRY_AFTER_MS, parseRetryAfterMs(headers['retry-after'], Date.now())))
 }
 
 /** OTLP: a receiver may take a part. */
@@ -101,11 +102,4 @@ function judgeAnswer(answer: string): Outcome {
     // Most receivers answer with no JSON.
   }
   return { kind: 'taken', rejected: 0 }
-}
-
-/** Seconds, or a date. */
-function parseRetryAfter(text: string | undefined, now: number): number {
-  if (text === undefined) return 0
-  const ms = /^\d{1,9}$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now
-  return Number.isFinite(ms) ? Math.min(MAX_RETRY_AFTER_MS, Math.max(0, ms)) : 0
 }

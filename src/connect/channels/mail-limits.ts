@@ -1,4 +1,4 @@
-// Limits of e-mails, which keep a workspace from flooding a mailbox. The operator's mail server bears the blame.
+// Limits of e-mails. A workspace that floods a mailbox would get the operator's mail server blocked.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem } from '../../kernel/db/db.ts'
 import { setClock } from '../../kernel/db/journal.ts'

@@ -1,10 +1,7 @@
-// The header `Retry-After` of another server.
+// The header `Retry-After` of another server, as whole seconds.
+import { parseRetryAfterMs } from '../../protocol/retry-after.ts'
 
 const MAX_RETRY_AFTER_S = 86_400
 
-/** Seconds, or a date. */
-export function parseRetryAfter(text: string | null, now: number): number {
-  if (text === null) return 0
-  const seconds = /^\d{1,9}$/.test(text) ? Number(text) : (Date.parse(text) - now) / 1000
-  return Number.isFinite(seconds) ? Math.min(MAX_RETRY_AFTER_S, Math.max(0, Math.ceil(seconds))) : 0
-}
+export const parseRetryAfter = (text: string | null, now: number): number =>
+  Math.min(MAX_RETRY_AFTER_S, Math.ceil(parseRetryAfterMs(text, now) / 1000))
