@@ -1,19 +1,5 @@
 // Tells 300 incidents by e-mail to a real OpenSMTPD, to a bot of Slack, to PagerDuty and to a webhook, while the
 // deliverer is killed 100 times at any step. Slack and PagerDuty follow their published wire and refuse what breaks it.
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
-import { createConnection } from 'node:net'
-import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
 import pg from 'pg'
@@ -23,7 +9,7 @@ import { createMailSender } from '../../../src/host/smtp.ts'
 import { createSealer } from '../../../src/kernel/crypto/crypto.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { createClock } from '../../../src/platform.ts'
-import { findFreePort } from '../../../src/postgres/free-port.ts'
+import { startMailServer } from '../support/mail-server.ts'
 import { makeRandom } from '../support/random.ts'
 import { makeClient } from '../support/retrying-client.ts'
 import { makeLife } from '../support/short-life.ts'
@@ -37,52 +23,6 @@ const SEED = Number(optionOf('seed') ?? 1)
 const LIFE_MS = 3 * 60_000
 const MAX_STEPS = 60
 const MAX_LIVES = 3000
-
-type Cleanup = { defer(end: () => unknown): void }
-
-/** A mail server that keeps each e-mail as a file. It delivers as `nobody`, whom Debian has. */
-async function startMailServer({ defer }: Cleanup) {
-  const folder = mkdtempSync('/tmp/slipway-mail-')
-  defer(() => rmSync(folder, { recursive: true, force: true }))
-  chmodSync(folder, 0o777)
-  const port = await findFreePort()
-  writeFileSync(
-    join(folder, 'smtpd.conf'),
-    [
-      `listen on 127.0.0.1 port ${port}`,
-      `action keep maildir "${folder}/mail" user nobody`,
-      'match from any for domain "example.com" action keep',
-      '',
-    ].join('\n'),
-  )
-  mkdirSync(join(folder, 'mail'), { mode: 0o777 })
-  chmodSync(join(folder, 'mail'), 0o777)
-  const child = spawn('smtpd', ['-d', '-f', join(folder, 'smtpd.conf')], { stdio: ['ignore', 'ignore', 'pipe'] })
-  let log = ''
-  child.stderr.on('data', text => (log = (log + text).slice(-2000)))
-  defer(async () => {
-    child.kill()
-    if (child.exitCode === null) await once(child, 'exit')
-  })
-  for (let attempt = 0; !(await canConnect(port)); attempt++) {
-    if (attempt === 100 || child.exitCode !== null) throw new Error(`smtpd does not listen: ${log}`)
-    await delay(100)
-  }
-  const inbox = join(folder, 'mail/new')
-  const readIds = () =>
-    (existsSync(inbox) ? readdirSync(inbox) : []).map(
-      file => /^message-id: (<\S+>)/im.exec(readFileSync(join(inbox, file), 'latin1'))![1]!,
-    )
-  return { url: `smtp://127.0.0.1:${port}`, readIds }
-}
-
-const canConnect = (port: number): Promise<boolean> =>
-  new Promise(resolve => {
-    const socket = createConnection(port, '127.0.0.1', () => {
-      socket.destroy()
-      resolve(true)
-    }).on('error', () => resolve(false))
-  })
 
 type Posted = { ts: string; metadata: { event_payload: { thread: string } }; attachments: unknown[] }
 type Incident = { key: string; state: 'open' | 'acknowledged' | 'resolved'; opened: number }

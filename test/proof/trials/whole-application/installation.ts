@@ -38,12 +38,16 @@ export type Job = {
 }
 export type CliResult = { code: number; lines: Record<string, unknown>[]; errors: string }
 
-/** `settings` are those of the agent. `reach`: where the URL of a deployment is reached from here. */
+/**
+ * `settings` are those of the agent, `planeSettings` those of the control plane, `options` those of its bootstrap.
+ * `reach`: where the URL of a deployment is reached from here.
+ */
 export async function startInstallation(
   cleanup: AsyncDisposableStack,
   engine: 'process' | 'container' | 'kubernetes',
   settings: Record<string, string> = {},
   reach: (url: string) => string = url => url,
+  { planeSettings = {}, options = [] }: { planeSettings?: Record<string, string>; options?: string[] } = {},
 ) {
   const folder = mkdtempSync(join(tmpdir(), 'slipway-whole-'))
   // With root, applications run as other users, who have to reach their folders below it.
@@ -66,6 +70,7 @@ export async function startInstallation(
     DATABASE_URL: postgres.url,
     SEALING_KEYS: `first:${Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString('base64url')}`,
     UPLOADS_DIR: join(folder, 'uploads'),
+    ...planeSettings,
   }
   const started = startProcess(
     { defer: end => cleanup.defer(async () => void (await end())) },
@@ -77,9 +82,11 @@ export async function startInstallation(
     until('the control plane is ready', async () => (await fetch(`${url}/readyz`)).ok),
     started.broken,
   ])
-  const [apiKey, agentKey] = (
-    await run(['bootstrap', '--organization', 'Acme', '--platform-listener', 'machine'], plane)
-  ).match(/slw_\w+/g) as [string, string]
+  const printed = await run(
+    ['bootstrap', '--organization', 'Acme', '--platform-listener', 'machine', ...options],
+    plane,
+  )
+  const [apiKey, agentKey] = printed.match(/slw_\w+/g) as [string, string]
 
   const network = Object.fromEntries(Object.entries(process.env).filter(([name]) => NETWORK_VARIABLES.test(name)))
   const agentHome = join(folder, 'agent')
@@ -166,6 +173,11 @@ export async function startInstallation(
 
   return {
     engine,
+    url,
+    databaseUrl: postgres.url,
+    /** The links that the bootstrap has printed. */
+    signInLinks: printed.match(/http\S+\/sign-in#\S+/g) ?? [],
+    agentPid: () => agent!.pid!,
     readUrl,
     folder,
     agentHome,
