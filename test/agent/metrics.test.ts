@@ -195,9 +195,16 @@ describe('the reporter', () => {
     ])
     const { points } = (await pass(40_000))!
     expect(points[0]!.copies).toMatchObject([{ statuses: '0,100,0,0,6' }])
+    use([makeCopy({ requests: failing(6) })])
+    state.now += MINUTE
+    expect(await reporter.tick()).toBe('soon')
+    use([makeCopy({ requests: failing(16) })])
+    state.now += MINUTE
+    expect(await reporter.tick()).toBe('now')
+    await reporter.send()
     // A control plane that does not know of it is not asked again for an hour.
     state.error = new RequestRefused(404, 'route_not_found', '', null)
-    use([makeCopy({ requests: failing(20) })])
+    use([makeCopy({ requests: failing(30) })])
     expect([await early(10_000), await early(10_000)]).toEqual([2, 2])
   })
 

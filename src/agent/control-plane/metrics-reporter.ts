@@ -97,8 +97,9 @@ export class MetricsReporter {
     if (this.#options.signal.aborted) return
     const untilNext = this.#periodMs - (this.#now() % this.#periodMs)
     this.#timer = setTimeout(() => {
-      void this.tick().then(hasPoints => {
-        if (hasPoints) this.#sendLater()
+      void this.tick().then(when => {
+        if (when === 'soon') this.#sendLater()
+        else if (when === 'now') void this.send()
       })
       this.#schedule()
     }, untilNext)
@@ -110,8 +111,8 @@ export class MetricsReporter {
     this.#sendTimer = setTimeout(() => void this.send(), delayMs)
   }
 
-  /** Measures the minute that ends now. Returns whether there is something to send. */
-  async tick(): Promise<boolean> {
+  /** Measures the minute that ends now. Returns when to send: a minute with failures does not wait for its turn. */
+  async tick(): Promise<'now' | 'soon' | false> {
     const { engine, currentLease } = this.#options
     if (!engine.readUsage || this.#now() < this.#unknownUntil) return false
     // Another agent reports these copies. Under a later lease everything is measured from its beginning.
@@ -148,7 +149,7 @@ export class MetricsReporter {
     this.#options.onPoints?.(full)
     this.#waiting.push(...splitPoints(full))
     this.#waiting.splice(0, Math.max(0, this.#waiting.length - MAX_WAITING))
-    return this.#waiting.length > 0
+    return full.some(isFailing) ? 'now' : this.#waiting.length > 0 && 'soon'
   }
 
   /**
