@@ -64,6 +64,7 @@ const PACKAGES: Record<string, string> = {
   sshd: 'openssh-server',
   'systemd-analyze': 'systemd',
   smtpd: 'opensmtpd',
+  'syslog-ng': 'syslog-ng-core',
   unshare: 'util-linux',
 }
 /** Modules of Go, which compares what it downloads with the digests of its checksum database. */

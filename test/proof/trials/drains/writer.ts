@@ -1,13 +1,13 @@
-// The drains of an agent in a process of its own, which the trial kills: writes numbered lines to one drain, and prints
-// the number of the last one that is on the disk.
+// The drains of an agent in a process of its own, which the trial kills: writes numbered lines, or points of metrics, to
+// one drain, and prints the number of the last one that is on the disk.
 import { parseNetworks } from '../../../../src/agent/builds/allowed-address.ts'
 import { Drains } from '../../../../src/agent/drains/drains.ts'
 import type { DrainReport, WorkDrain } from '../../../../src/protocol/drains.schema.ts'
 
-const { folder, kind, url, id, from, rate, seconds } = JSON.parse(process.argv[2]!)
+const { folder, kind, url, id, from, rate, seconds, signal = 'logs', epoch = 0 } = JSON.parse(process.argv[2]!)
 const FLUSH_MS = 250
 const COPIES = 20
-const REF = { deployment_id: crypto.randomUUID(), revision_id: crypto.randomUUID() }
+const REF = { deployment_id: id, revision_id: id }
 const TENANT = crypto.randomUUID()
 const PADDING = 'x'.repeat(100)
 
@@ -32,7 +32,7 @@ const drain: WorkDrain = {
   kind,
   url,
   compression: 'gzip',
-  signals: ['logs'],
+  signals: [signal],
   deployment_ids: null,
   filter: { min_level: null, processes: [], contains: null },
   sampling_rate: 1,
@@ -40,6 +40,13 @@ const drain: WorkDrain = {
 }
 drains.describe(REF.deployment_id, { tenant_id: TENANT, name: 'trial' })
 await drains.take({ digest: 'one', list: [drain] }, 'listener')
+
+/** The memory of the copy is the number, and so is the time, in hundredths of a second. */
+const toPoint = (number: number) => ({
+  ...REF,
+  at: new Date(epoch + number * 10).toISOString(),
+  copies: [{ copy: '1', running: true, restarts: 0, cpu_ms: 5, memory_bytes: number }],
+})
 
 const startedAt = performance.now()
 let next = from as number
@@ -52,8 +59,9 @@ const writeDue = async () => {
     process: `worker-${(next + i) % COPIES}`,
     message: `line ${next + i} ${PADDING}`,
   }))
+  if (signal === 'metrics') drains.addPoints(lines.map((_, i) => toPoint(next + i)))
+  else drains.addLines(REF, 'deploy', lines)
   next = Math.max(next, due)
-  drains.addLines(REF, 'deploy', lines)
   await drains.flush()
   // A flush that was in progress has not written these.
   await drains.flush()
