@@ -21,7 +21,7 @@ import { type ChannelConfig, channels } from './tables.ts'
 /** Others read the events of a workspace, so an own channel shows neither its name nor its address there. */
 const ofWorkspace = (value: (row: SQL) => SQL) => (row: SQL) =>
   sql`case when ${row}.member_id is null then ${value(row)} end`
-const RECORDED = {
+export const RECORDED = {
   name: ofWorkspace(row => sql`${row}.name`),
   kind: (row: SQL) => sql`${row}.kind`,
   target: ofWorkspace(

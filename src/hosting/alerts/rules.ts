@@ -199,11 +199,7 @@ export const deleteAlertRule = verb('alerts:manage', async (ctx, ref: RuleParams
 // ---- settings
 
 /** Channels that are told where a rule names none. */
-const DEFAULT_CHANNELS = sql`(
-    select count(*)
-    from channels c
-    where c.tenant_id = current_tenant() and c.is_default and c.enabled
-  )`
+const DEFAULT_CHANNELS = sql`count_default_channels()`
 
 type SettingsRow = [defaults_enabled: boolean, default_channels: string]
 const SETTINGS = sql`

@@ -2,7 +2,7 @@
 
 import { sql } from 'drizzle-orm'
 import { boolean, check, foreignKey, index, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
-import { idColumn, newestFirstColumns, versionedColumns } from '../../kernel/db/columns.ts'
+import { idColumn, instantColumn, newestFirstColumns, versionedColumns } from '../../kernel/db/columns.ts'
 
 export const organizations = pgTable('organizations', {
   id: idColumn(),
@@ -22,6 +22,8 @@ export const workspaces = pgTable(
       .references(() => organizations.id, { onDelete: 'cascade' }),
     display_name: text().notNull(),
     require_if_match: boolean().notNull().default(false),
+    /** When its first Admin got a channel, which is made once, or when it had one of another kind. */
+    owner_channel_at: instantColumn(),
     ...versionedColumns(),
   },
   t => [

@@ -1,11 +1,13 @@
 // Channels: who sees and manages them, addresses and their confirmation, secrets, and test notices.
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
+import { addOwnerChannels } from '../../../src/connect/channels/owner-channels.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { ADMIN, VIEWER } from '../../../src/people/access/built-in-roles.ts'
-import { newTenant, send, withClockAhead } from '../../support/app.ts'
+import { newTenant, type Overrides, send, withClockAhead } from '../../support/app.ts'
 import { linkIn, newChannelTenant, settle } from '../../support/channels.ts'
-import { newSession } from '../../support/sessions.ts'
+import { vouchFor } from '../../support/instance-admins.ts'
+import { asSession, newSession } from '../../support/sessions.ts'
 
 const ROUTING_KEY = '0123456789abcdef0123456789abcdef'
 const BOT = { kind: 'slack', bot_token: 'xoxb-secret-of-a-bot', slack_channel: 'C024BE91L' }
@@ -215,6 +217,60 @@ describe('an own channel', () => {
     await settle()
     expect(reply.body.health.status).toBe('unconfirmed')
     expect(mails.map(({ to }) => to)).toEqual([`${person.member_id}@example.com`])
+  })
+})
+
+describe('the channel of a new workspace', () => {
+  const prepare = async (overrides: Overrides = {}) => {
+    const set = await newChannelTenant({ overrides })
+    const { app, tenant, services } = set
+    const isOfTenant = sql`w.id = ${tenant.tenant_id}::uuid`
+    const sweep = () => addOwnerChannels(services, isOfTenant)
+    const person = await newSession(tenant, { workspaceRole: ADMIN })
+    const vouch = () => vouchFor(`${person.member_id}@example.com`, app)
+    const session = asSession(person.token, app)
+    const ofTenant = { 'X-Tenant-Id': tenant.tenant_id }
+    const list = async () => (await session.get('/v2/channels', ofTenant)).body.resources
+    const remove = (id: string) => session.delete(`/v2/channels/${id}`, undefined, ofTenant)
+    return { ...set, sweep, person, vouch, list, remove }
+  }
+
+  it('tells its Admin once the address is vouched for, and once only', async () => {
+    const { sweep, vouch, list, tenant, enqueue, deliver, mails, person, remove } = await prepare()
+    await sweep()
+    expect(await list()).toEqual([])
+    await vouch()
+    await Promise.all([sweep(), sweep()])
+    const [channel, ...others] = await list()
+    expect(others).toEqual([])
+    expect(channel).toMatchObject({ is_own: true, is_default: true, deploys: 'failed', health: { status: 'ok' } })
+    expect((await tenant.get('/v2/alert-settings')).body.default_channels).toBe(1)
+    const events = (await tenant.get('/v2/events?limit=100&type=channel.created')).body.resources
+    expect(events.map(({ actor }: { actor: { kind: string } }) => actor.kind)).toEqual(['cron'])
+    await enqueue(channel, 'incident 1', 0)
+    await deliver()
+    expect(mails.map(({ to }) => to)).toEqual([`${person.member_id}@example.com`])
+    expect((await remove(channel.id)).status).toBe(204)
+    await sweep()
+    expect(await list()).toEqual([])
+  })
+
+  it('is not made where there is one, nor later', async () => {
+    const { sweep, vouch, list, tenant } = await prepare()
+    const target = { kind: 'pagerduty', routing_key: ROUTING_KEY }
+    const { body } = await tenant.post('/v2/channels', { name: 'on call', target })
+    await sweep()
+    await tenant.delete(`/v2/channels/${body.id}`)
+    await vouch()
+    await sweep()
+    expect(await list()).toEqual([])
+  })
+
+  it('is not made without a mail server', async () => {
+    const { sweep, vouch, list } = await prepare({ sendMail: undefined })
+    await vouch()
+    await sweep()
+    expect(await list()).toEqual([])
   })
 })
 
