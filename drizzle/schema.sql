@@ -50,6 +50,7 @@ create table workspaces (
   version integer default 1 not null,
   created_at timestamp with time zone default clock() not null,
   updated_at timestamp with time zone default clock() not null,
+  owner_channel_at timestamp with time zone,
   constraint workspaces_pkey PRIMARY KEY (id),
   constraint workspace_name_taken UNIQUE (organization_id, display_name),
   constraint workspaces_organization_id_organizations_id_fk FOREIGN KEY (organization_id) REFERENCES organizations(id) ON DELETE CASCADE
@@ -7328,6 +7329,18 @@ begin
   p_counts[p_bucket] := p_counts[p_bucket] + p_count;
   return p_counts;
 end $function$;
+set role slipway_system;
+create or replace function count_default_channels()
+ RETURNS bigint
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+  select count(*)
+  from channels c
+  where c.tenant_id = current_tenant() and c.is_default and c.enabled and c.confirmed_at is not null
+$function$;
+reset role;
 set role slipway_system;
 create or replace function count_ingestion(p_key_hash text, p_clock_offset text, p_limit integer)
  RETURNS TABLE(remaining integer, reset integer)
@@ -15973,6 +15986,10 @@ reset role;
 set role slipway_system;
 revoke execute on function count_answered_requests(text, text[], integer[], text, boolean) from public;
 grant execute on function count_answered_requests(text, text[], integer[], text, boolean) to slipway_login, session_user;
+reset role;
+set role slipway_system;
+revoke execute on function count_default_channels() from public;
+grant execute on function count_default_channels() to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function count_ingestion(text, text, integer) from public;
