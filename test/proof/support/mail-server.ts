@@ -59,6 +59,18 @@ export async function startMailServer({ defer }: Cleanup) {
   return { url: `smtp://127.0.0.1:${port}`, readIds, readMails }
 }
 
+/** The text of an e-mail without its headers, its HTML and its pictures. */
+export function readText({ source }: ReceivedMail): string {
+  const [, headers = '', body = ''] =
+    /(?:^|\n)(content-type: text\/plain[\s\S]*?)\r?\n\r?\n([\s\S]*?)(?:\r?\n--|$)/i.exec(source) ?? []
+  if (/base64/i.test(headers)) return Buffer.from(body, 'base64').toString()
+  if (!/quoted-printable/i.test(source)) return body
+  const bytes = body
+    .replaceAll(/=\r?\n/g, '')
+    .replaceAll(/=([0-9A-F]{2})/g, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)))
+  return Buffer.from(bytes, 'latin1').toString()
+}
+
 const canConnect = (port: number): Promise<boolean> =>
   new Promise(resolve => {
     const socket = createConnection(port, '127.0.0.1', () => {

@@ -2,11 +2,13 @@
 // `--part=cause-to-channel` runs one of them.
 import { optionOf, runTrial } from '../support/trial.ts'
 import { measureCauseToChannel } from './alerts/cause-to-channel.ts'
+import { liveFirstNight } from './alerts/first-night.ts'
 import { killEvaluators } from './alerts/killed-evaluators.ts'
 
 const PARTS: Record<string, () => Promise<void>> = {
   'killed-evaluators': killEvaluators,
   'cause-to-channel': measureCauseToChannel,
+  'first-night': liveFirstNight,
 }
 
 await runTrial(async () => {

@@ -2,18 +2,15 @@
 // mail server: a real control plane, a real agent, real processes.
 
 import { readFileSync } from 'node:fs'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
-import { packFiles } from '../../../support/archives.ts'
 import { requestRouter } from '../../../support/process-engine.ts'
-import { startMailServer } from '../../support/mail-server.ts'
+import { readText, startMailServer } from '../../support/mail-server.ts'
 import { makeRandom } from '../../support/random.ts'
 import { check, findMissing, note, optionOf, PATIENCE_MS, skipped } from '../../support/trial.ts'
 import { until } from '../../support/two-hosts.ts'
-import { type Installation, startInstallation } from '../whole-application/installation.ts'
+import { startInstallation } from '../whole-application/installation.ts'
+import { startReceiver, upload } from './parts.ts'
 
 const APPS = Number(optionOf('apps') ?? 20)
 const TARGET_SECONDS = 20
@@ -24,7 +21,6 @@ const MAIN = readFileSync(join(import.meta.dirname, 'app/main.mjs'), 'utf8')
 const CONFIGURATION = { start_command: 'node main.mjs' }
 
 type App = { name: string; id: string; url: string }
-type Notice = { at: number; phase: string; title: string; summary: string }
 type Kind = {
   name: string
   /** The rule that is to tell. */
@@ -32,42 +28,6 @@ type Kind = {
   /** Returns when the cause was there. */
   cause(app: App): Promise<number>
   recover?(app: App): Promise<void>
-}
-
-/** Receives notices, and answers applications that ask what they are to do. */
-async function startReceiver(defer: (end: () => unknown) => void) {
-  const notices: Notice[] = []
-  const crashing = new Set<string>()
-  const failedBuilds = new Map<string, number>()
-  const server = createServer(async (request, response) => {
-    const [, place, name = ''] = request.url!.split('/')
-    if (place === 'switch') return response.end(crashing.has(name) ? 'crash' : 'run')
-    if (place === 'failed') failedBuilds.set(name, Date.now())
-    if (place === 'notices') {
-      const { phase, title, summary } = JSON.parse(await text(request)).data
-      notices.push({ at: Date.now(), phase, title, summary })
-    }
-    response.writeHead(204).end()
-  }).listen(0, '127.0.0.1')
-  await until('the receiver listens', () => server.listening)
-  defer(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, notices, crashing, failedBuilds }
-}
-
-async function upload({ api }: Installation, files: Record<string, string>): Promise<string> {
-  const { body } = await api('POST', '/v2/uploads', {})
-  const { upload_url } = body as unknown as { upload_url: string }
-  const archive = await packFiles(files)
-  const answer = await fetch(upload_url, {
-    method: 'PUT',
-    headers: { 'Content-Type': 'application/gzip' },
-    body: archive,
-  })
-  if (!answer.ok) throw new Error(`The upload was refused: ${await answer.text()}`)
-  return ((await answer.json()) as { object_path: string }).object_path
 }
 
 const describe = (values: number[]): string => {
@@ -84,9 +44,10 @@ export async function measureCauseToChannel(): Promise<void> {
   const defer = (end: () => unknown) => cleanup.defer(async () => void (await end()))
   const random = makeRandom(1)
   const mail = await startMailServer({ defer })
-  const receiver = await startReceiver(defer)
+  const crashing = new Set<string>()
+  const receiver = await startReceiver(defer, name => (crashing.has(name) ? 'crash' : 'run'))
   const installation = await startInstallation(cleanup, 'process', { AGENT_METRICS_SECONDS: '60' }, undefined, {
-    planeSettings: { SMTP_URL: mail.url, SMTP_FROM: 'alerts@slipway.example.com', EMAILS_PER_HOUR: '100000' },
+    planeSettings: { SMTP_URL: mail.url, SMTP_FROM: 'Slipway <alerts@slipway.example.com>', EMAILS_PER_HOUR: '100000' },
   })
   const { api } = installation
 
@@ -175,13 +136,13 @@ export async function measureCauseToChannel(): Promise<void> {
       name: 'a crash that goes on',
       rule: 'Not healthy',
       cause: async app => {
-        receiver.crashing.add(app.name)
+        crashing.add(app.name)
         const at = Date.now()
         await command(app, 'crash').catch(() => {})
         return at
       },
       recover: async app => {
-        receiver.crashing.delete(app.name)
+        crashing.delete(app.name)
         await until(`${app.name} serves again`, () => isServing(app), PATIENCE_MS)
       },
     },
@@ -224,10 +185,8 @@ export async function measureCauseToChannel(): Promise<void> {
 /** The owner of the mailbox follows the link. */
 async function confirmAddress({ readMails }: Awaited<ReturnType<typeof startMailServer>>): Promise<void> {
   const link = await until('the address is to be confirmed', () => {
-    const joined = readMails().map(({ source }) =>
-      source.replaceAll('=\r\n', '').replaceAll('=\n', '').replaceAll('=3D', '='),
-    )
-    return joined.flatMap(source => /http\S+\/channel-links\/confirm\?token=\S+/.exec(source) ?? [])[0]
+    const texts = readMails().map(readText)
+    return texts.flatMap(source => /http\S+\/channel-links\/confirm\?token=\S+/.exec(source) ?? [])[0]
   })
   const answer = await fetch(link, { method: 'POST', body: new URLSearchParams() })
   check('the address is confirmed by its link', answer.ok, await answer.text())
