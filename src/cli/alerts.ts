@@ -15,6 +15,20 @@ export const findAlertRule = (session: Session, wanted: string): Promise<AlertRu
   return findOne(readAlertRules(session), wanted, about)
 }
 
+export const CREATE_CHANNEL = 'slipway channels create --own --default'
+
+/** Whether incidents reach a person. True where the caller may not know. */
+export const isAnybodyTold = ({ client, signal }: Session): Promise<boolean> =>
+  client.call('GET /v2/alert-settings', { signal }).then(
+    ({ default_channels }) => default_channels > 0,
+    () => true,
+  )
+
+export async function noteIfNobodyIsTold(session: Session): Promise<void> {
+  if (!(await isAnybodyTold(session)))
+    session.out.note(`Nobody is told of incidents: there is no default channel. Create one with: ${CREATE_CHANNEL}`)
+}
+
 /** The condition in a few words. */
 export function describeCondition({ condition }: AlertRule): string {
   switch (condition.kind) {

@@ -300,6 +300,7 @@ it('checks the machine, the connection and the key, and exits with 1 if somethin
       key: 'ok',
       workspace: 'ok',
       listener: 'warning',
+      alerts: 'warning',
       folder: 'ok',
       ignore: 'warning',
     },

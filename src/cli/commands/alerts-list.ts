@@ -1,12 +1,12 @@
 // `slipway alerts list`: the alert rules of the workspace, and whether anybody is told.
-import { type AlertRule, describeCondition, readAlertRules } from '../alerts.ts'
+import { type AlertRule, describeCondition, noteIfNobodyIsTold, readAlertRules } from '../alerts.ts'
 import type { Declaration } from '../declaration.ts'
 import type { Session } from '../session.ts'
 
 export const declaration: Declaration = { summary: 'list the rules' }
 
 export async function run(session: Session): Promise<void> {
-  const { client, out, signal } = session
+  const { out } = session
   const rules: AlertRule[] = []
   for await (const rule of readAlertRules(session)) rules.push(rule)
   const columns = {
@@ -18,7 +18,5 @@ export async function run(session: Session): Promise<void> {
     id: (one: AlertRule) => one.id,
   }
   out.table(rules, columns, 'No alert rules.')
-  const { default_channels } = await client.call('GET /v2/alert-settings', { signal })
-  if (default_channels === 0)
-    out.note('Nobody is told: there is no default channel. Create one with: slipway channels create --own --default')
+  await noteIfNobodyIsTold(session)
 }

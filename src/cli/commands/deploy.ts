@@ -1,4 +1,6 @@
 // `slipway deploy`: from a source to a URL.
+
+import { noteIfNobodyIsTold } from '../alerts.ts'
 import { applyAndFollow, planAndApply, showPlan } from '../change.ts'
 import { findComposeFile } from '../compose/find-compose.ts'
 import type { Declaration } from '../declaration.ts'
@@ -87,6 +89,7 @@ async function deployNew(
     return deployment
   }
   await applyAndFollow(session, create, follow)
+  await noteIfNobodyIsTold(session)
 }
 
 async function bringFiles(session: Session, body: NewDeployment, { upload }: NonNullable<DeploySource['files']>) {

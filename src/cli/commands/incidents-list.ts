@@ -1,5 +1,5 @@
 // `slipway incidents list`: what is wrong now, or was.
-import type { Incident } from '../alerts.ts'
+import { type Incident, noteIfNobodyIsTold } from '../alerts.ts'
 import type { Declaration } from '../declaration.ts'
 import { findDeployment, type Session } from '../session.ts'
 
@@ -29,4 +29,5 @@ export async function run(session: Session, { all }: { all?: boolean }, [name]: 
     id: (one: Incident) => one.id,
   }
   out.table(resources, columns, all ? 'No incidents.' : 'Nothing is open.')
+  await noteIfNobodyIsTold(session)
 }
