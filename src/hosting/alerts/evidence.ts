@@ -116,15 +116,24 @@ function chartOf({ rule: { condition } }: Watched, minutes: Minute[]): Evidence[
   }
 }
 
-/** Reasons that the agent gave, beside the condition itself, each once. */
-function explain(cause: string, { health, health_reason, incidents }: Facts): string {
-  const reasons = [
+const LAST_LINES = ' Its last lines:\n'
+const withoutLines = (text: string): string => text.split(LAST_LINES)[0]!.trim()
+/** The lines that the agent gave with a reason: those of the copy that ended. */
+const linesOf = (text: string): string[] => text.split(LAST_LINES)[1]?.split('\n').filter(Boolean) ?? []
+/** The same reason may begin with other words: `Killed: it used 257 MB`. */
+const coreOf = (text: string): string => text.replace(/^[^:]{1,40}: /, '')
+
+const reasonsOf = ({ health, health_reason, incidents }: Facts): string[] =>
+  [
     ...(health === 'healthy' ? [] : [health_reason]),
     ...(incidents ?? []).filter(({ kind }) => kind !== 'scaled').map(({ message }) => message),
-  ]
-  const texts = [cause, ...reasons.filter(reason => reason !== null)]
-  return [...new Set(texts.filter((text, i) => !texts.some((other, j) => j < i && other.includes(text))))]
-    .filter(text => text !== '')
+  ].filter(reason => reason !== null)
+
+/** Reasons that the agent gave, beside the condition itself, each once. */
+function explain(cause: string, facts: Facts): string {
+  const texts = [cause, ...reasonsOf(facts)].map(withoutLines).filter(text => text !== '')
+  return texts
+    .filter((text, i) => !texts.slice(0, i).some(other => other.includes(coreOf(text))))
     .join(' ')
     .slice(0, MAX_TEXT)
 }
@@ -137,9 +146,10 @@ export function toEvidence(
 ): { cause: string; evidence: Evidence } {
   const matched = watched.signals?.lines ?? []
   const named = [{ name: 'Rule', value: watched.rule.name }]
-  if (!facts) return { cause, evidence: { facts: named, lines: matched } }
+  if (!facts) return { cause: withoutLines(cause), evidence: { facts: named, lines: matched } }
   const { revision, commit, serving_since, lines, minutes } = facts
   const chart = chartOf(watched, minutes)
+  const given = [cause, ...reasonsOf(facts)].map(linesOf).find(one => one.length > 0)
   return {
     cause: explain(cause, facts),
     evidence: {
@@ -151,8 +161,8 @@ export function toEvidence(
           : [{ name: 'Revision', value: commit ? `${revision}, commit ${commit}` : `${revision}` }]),
         ...(serving_since === null ? [] : [{ name: 'Serving since', value: new Date(serving_since).toISOString() }]),
       ],
-      // The lines that a rule has matched say more than the newest ones.
-      lines: matched.length > 0 ? matched.toReversed() : lines,
+      // The lines that a rule has matched say more than those of the copy that ended, and these more than the newest.
+      lines: matched.length > 0 ? matched.toReversed() : (given ?? lines).slice(-MAX_LINES),
       ...(chart && { chart }),
     },
   }

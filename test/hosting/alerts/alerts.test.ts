@@ -24,6 +24,8 @@ beforeEach(async () => {
 })
 
 const settle = () => finishPendingWork()
+/** Longer than a copy may be away before it is an incident. */
+const HELD = 6000
 const look = (ms = 0) => withClockAhead(ms, () => lookAtAlerts(getServices(getApp())))
 
 async function newChannel(members: object = {}): Promise<string> {
@@ -119,8 +121,14 @@ describe('the built-in rules', () => {
     await newChannel()
     await serve()
     await log(['heap: 480 MiB', 'Error: no memory left'])
+    await serve({ state: 'unhealthy', reason: 'It ended.' })
+    await settle()
+    await serve()
+    await look(HELD)
+    expect(await listIncidents()).toEqual([])
     await serve({ state: 'crash_looping', reason: 'web exits with 137 after 3 s.' })
     await settle()
+    await look(HELD)
     const [incident, ...others] = await listIncidents('&state=unresolved')
     expect(others).toEqual([])
     expect(incident).toMatchObject({
@@ -164,6 +172,27 @@ describe('the built-in rules', () => {
     await settle()
     expect(await phases()).toEqual(['open'])
   })
+})
+
+it('a cause says each reason once, without the lines of the log, which are evidence', async () => {
+  await newChannel()
+  const generation = agent.generations.get(revision.deployment_id)!
+  const problem = 'it used 257 MB of memory.'
+  const message = `Killed: ${problem}`
+  await agent.report({ deployment_id: revision.deployment_id, generation }, {
+    state: 'serving',
+    revision_id: revision.revision_id,
+    healthy: false,
+    health: { state: 'crash_looping', reason: `Crash loop: ${problem} Its last lines:\nheap: 250 MiB\nheap: 257 MiB` },
+    incidents: [{ kind: 'out_of_memory', id: 'x', count: 1, last_at: new Date().toISOString(), message }],
+  } as never)
+  await settle()
+  await look(HELD)
+  expect((await listIncidents()).map(({ cause }: { cause: string }) => cause).toSorted()).toEqual([
+    `Crash loop: ${problem}`,
+    message,
+  ])
+  expect((await listTold()).map(({ lines }) => lines)).toEqual(Array(2).fill(['heap: 250 MiB', 'heap: 257 MiB']))
 })
 
 it('texts that end within a character keep no look from being written', async () => {
@@ -217,6 +246,7 @@ describe('an incident', () => {
   const crash = async (ms = 0) => {
     await withClockAhead(ms, () => serve({ state: 'crash_looping', reason: 'It exits.' }))
     await look(ms)
+    await look(ms + HELD)
   }
   const recover = async (ms: number) => {
     await withClockAhead(ms, () => serve())
