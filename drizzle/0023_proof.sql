@@ -2,6 +2,27 @@ ALTER TABLE "workspaces" ADD COLUMN "owner_channel_at" timestamp with time zone;
 set local check_function_bodies = off;
 grant create on schema public to slipway_system;
 set local role slipway_system;
+create or replace function add_default_alert_rules()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  insert into alert_rules (
+    organization_id, tenant_id, built_in, name, kind, condition, for_seconds, resolve_after_seconds, severity
+  )
+  select
+    new.organization_id, new.id, r.built_in, r.name, r.condition ->> 'kind', r.condition,
+    -- A copy that ends once and is back within seconds is no incident, unless it was killed for its memory.
+    case r.built_in when 'unhealthy' then 5 else 0 end, r.resolve_after, r.severity
+  from default_alert_rules() r
+  on conflict do nothing;
+  return null;
+end $function$;
+reset role;
+set local role slipway_system;
 create or replace function count_default_channels()
  RETURNS bigint
  LANGUAGE sql

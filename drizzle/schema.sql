@@ -6011,7 +6011,9 @@ begin
     organization_id, tenant_id, built_in, name, kind, condition, for_seconds, resolve_after_seconds, severity
   )
   select
-    new.organization_id, new.id, r.built_in, r.name, r.condition ->> 'kind', r.condition, 0, r.resolve_after, r.severity
+    new.organization_id, new.id, r.built_in, r.name, r.condition ->> 'kind', r.condition,
+    -- A copy that ends once and is back within seconds is no incident, unless it was killed for its memory.
+    case r.built_in when 'unhealthy' then 5 else 0 end, r.resolve_after, r.severity
   from default_alert_rules() r
   on conflict do nothing;
   return null;
