@@ -103,10 +103,25 @@ function showValue(condition: StoredCondition, value: number): string {
 const showSeconds = (seconds: number): string =>
   seconds % 3600 === 0 ? `${seconds / 3600} h` : seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`
 
+/** Events without a message. */
+const EVENTS: Record<string, string> = {
+  'custom_host.lost': 'The custom domain was lost.',
+  'deployment.crash_looping': 'It crashes again and again.',
+  'deployment.health_flapping': 'Its health changed six times within an hour.',
+  'deployment.unhealthy': 'It is not healthy.',
+  'listener.lost': 'Its agent has been silent for five minutes.',
+  'revision.build_failed': 'A revision failed to build.',
+  'revision.create_failed': 'A revision could not be created.',
+  'revision.deploy_failed': 'A revision failed to deploy.',
+}
+
 /** The sentence that says what holds. An event says it by itself. */
 export function describeValue({ rule, signals }: Watched, value: number): string {
   const { condition } = rule
-  if (condition.kind === 'event') return signals?.cause ?? ''
+  if (condition.kind === 'event') {
+    const cause = signals?.cause ?? ''
+    return EVENTS[cause] ?? (/^[a-z_]+\.[a-z_]+$/.test(cause) ? `The event ${cause} was recorded.` : cause)
+  }
   const window = showSeconds(condition.window_seconds)
   if (condition.kind === 'log') return `${value} lines contain “${condition.contains}” within ${window}.`
   const { metric, operator, threshold } = condition

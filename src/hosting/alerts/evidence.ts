@@ -120,8 +120,9 @@ const LAST_LINES = ' Its last lines:\n'
 const withoutLines = (text: string): string => text.split(LAST_LINES)[0]!.trim()
 /** The lines that the agent gave with a reason: those of the copy that ended. */
 const linesOf = (text: string): string[] => text.split(LAST_LINES)[1]?.split('\n').filter(Boolean) ?? []
-/** The same reason may begin with other words: `Killed: it used 257 MB`. */
-const coreOf = (text: string): string => text.replace(/^[^:]{1,40}: /, '')
+/** The same reason may begin with other words, and have another count: `Killed: it used 257 MB`. */
+const coreOf = (text: string): string => withoutCounts(text).replace(/^[^:]{1,40}: /, '')
+const withoutCounts = (text: string): string => text.replace(/\d+/g, '0')
 
 const reasonsOf = ({ health, health_reason, incidents }: Facts): string[] =>
   [
@@ -133,7 +134,7 @@ const reasonsOf = ({ health, health_reason, incidents }: Facts): string[] =>
 function explain(cause: string, facts: Facts): string {
   const texts = [cause, ...reasonsOf(facts)].map(withoutLines).filter(text => text !== '')
   return texts
-    .filter((text, i) => !texts.slice(0, i).some(other => other.includes(coreOf(text))))
+    .filter((text, i) => !texts.slice(0, i).some(other => withoutCounts(other).includes(coreOf(text))))
     .join(' ')
     .slice(0, MAX_TEXT)
 }

@@ -21,7 +21,7 @@ import type { Cleanup } from './processes.ts'
 /** An e-mail as it was received, and when. */
 export type ReceivedMail = { at: number; source: string }
 
-/** A mail server that keeps each e-mail as a file. It delivers as `nobody`, whom Debian has. */
+/** A mail server that keeps each e-mail as a file. It delivers for any name as `nobody`, whom Debian has. */
 export async function startMailServer({ defer }: Cleanup) {
   const folder = mkdtempSync('/tmp/slipway-mail-')
   defer(() => rmSync(folder, { recursive: true, force: true }))
@@ -31,7 +31,8 @@ export async function startMailServer({ defer }: Cleanup) {
     join(folder, 'smtpd.conf'),
     [
       `listen on 127.0.0.1 port ${port}`,
-      `action keep maildir "${folder}/mail" user nobody`,
+      'table everybody { "@" = nobody }',
+      `action keep maildir "${folder}/mail" virtual <everybody>`,
       'match from any for domain "example.com" action keep',
       '',
     ].join('\n'),
