@@ -39,6 +39,8 @@ export function decideOn(watched: Watched, sample: Sample): Decided {
 const isWorthWriting = ({ watched, decision }: Decided): boolean =>
   watched.state !== null || decision.state.phase !== 'ok'
 
+/** The last event is no reason for the end. */
+const toEnd = (kind: string, about: string): string | null => (kind === 'event' ? null : about || null)
 const toTime = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString())
 const toMuteEnd = (windows: MuteWindow[], now: number): string | null => {
   const until = mutedUntil(windows, now)
@@ -70,7 +72,7 @@ export async function writeDecisions(services: Services, decided: Decided[]): Pr
       due_at: toTime(dueAt),
       action,
       value: sample.value,
-      ...(action === 'resolve' && { message: watched.is_watched ? about || null : NOT_WATCHED }),
+      ...(action === 'resolve' && { message: watched.is_watched ? toEnd(rule.condition.kind, about) : NOT_WATCHED }),
       ...(action === 'open' && {
         title: `${subject.name}: ${rule.name}`,
         muted_until: toMuteEnd(mutes, sample.at),
