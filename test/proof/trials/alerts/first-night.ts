@@ -43,6 +43,10 @@ export async function liveFirstNight(): Promise<void> {
   })
   check('she signs in by her link', signedIn.ok, String(signedIn.status))
   tell('She signs in by her link, and sets up nothing else.')
+  const hasChannel = async () =>
+    ((await api('GET', '/v2/alert-settings')).body as unknown as { default_channels: number }).default_channels === 1
+  await until('there is a channel', hasChannel, 70_000)
+  tell('Her workspace has a channel.')
 
   const source_tarball_path = await upload(installation, {
     'main.mjs': MAIN,
