@@ -86,7 +86,7 @@ export async function measureCauseToChannel(): Promise<void> {
       `${app.name} serves`,
       async () => {
         const url = await installation.readUrl(app.id)
-        return url && (await requestRouter(url)).status === 200 && url
+        return url && (await requestRouter(url)).status === 200 ? url : undefined
       },
       PATIENCE_MS,
     )

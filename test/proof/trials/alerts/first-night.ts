@@ -64,7 +64,7 @@ export async function liveFirstNight(): Promise<void> {
     'it serves',
     async () => {
       const found = await installation.readUrl(id)
-      return found && (await requestRouter(found)).status === 200 && found
+      return found && (await requestRouter(found)).status === 200 ? found : undefined
     },
     PATIENCE_MS,
   )
