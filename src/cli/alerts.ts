@@ -17,7 +17,7 @@ export const findAlertRule = (session: Session, wanted: string): Promise<AlertRu
 
 export const CREATE_CHANNEL = 'slipway channels create --own --default'
 
-/** Whether incidents reach a person. True where the caller may not know. */
+/** True where incidents reach a person, and where the caller may not know. */
 export const isAnybodyTold = ({ client, signal }: Session): Promise<boolean> =>
   client.call('GET /v2/alert-settings', { signal }).then(
     ({ default_channels }) => default_channels > 0,

@@ -79,8 +79,11 @@ function storedTarget({ config, origin }: Ctx, target: schema.Target): StoredTar
   return { kind, config: { slack_channel: slack_channel! }, credentials: { bot_token: bot_token! } }
 }
 
-const seal = ({ sealer }: Ctx, id: string, credentials: ChannelCredentials): Promise<string> =>
-  sealer.seal(JSON.stringify(credentials), id, CREDENTIALS_PLACE)
+export const sealCredentials = (
+  { sealer }: Pick<Ctx, 'sealer'>,
+  id: string,
+  credentials: ChannelCredentials,
+): Promise<string> => sealer.seal(JSON.stringify(credentials), id, CREDENTIALS_PLACE)
 
 /** Deployments from now on are told of. */
 const NEWEST_EVENT = sql`coalesce((select j.seq from journals j where j.scope_id = current_tenant()), 0)`
@@ -113,7 +116,7 @@ export const createChannel = verb('channels:manage', async (ctx, { target, ...in
     id,
     kind,
     config,
-    credentials: await seal(ctx, id, credentials),
+    credentials: await sealCredentials(ctx, id, credentials),
     ...(credentials.unsubscribe && { unsubscribe_hash: sha256Hex(credentials.unsubscribe) }),
     ...(token && ASKED(token)),
   }
@@ -138,7 +141,7 @@ export const createOwnChannel = verb('channels:read', async (ctx, input: schema.
     kind: 'email',
     member_id: sql`actor_member()`,
     config: sql`jsonb_build_object('address', ${address})`,
-    credentials: await seal(ctx, id, { unsubscribe }),
+    credentials: await sealCredentials(ctx, id, { unsubscribe }),
     unsubscribe_hash: sha256Hex(unsubscribe),
     confirmation_hash: sql`case when not ${isKnown} then ${asked.confirmation_hash} end`,
     confirmation_expires_at: asked.confirmation_expires_at,
@@ -177,7 +180,7 @@ export const changeChannel = verb(
         ...(input.enabled != null && RESUMED),
         ...(input.deploys != null && { position: sql`greatest(${channels.position}, ${NEWEST_EVENT})` }),
         ...(stored && { config: stored.config }),
-        ...(stored && hasNewCredentials && { credentials: await seal(ctx, channel_id, stored.credentials) }),
+        ...(stored && hasNewCredentials && { credentials: await sealCredentials(ctx, channel_id, stored.credentials) }),
         ...(asked && {
           confirmed_at: sql`case when ${isNewAddress} then null else ${channels.confirmed_at} end`,
           confirmation_hash: sql`case

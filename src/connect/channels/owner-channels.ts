@@ -8,8 +8,7 @@ import { journalTenantEvents, setClock, setSystemSettings } from '../../kernel/d
 import { createdMembers } from '../../kernel/db/recorded-changes.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import { ADMIN } from '../../people/access/built-in-roles.ts'
-import { RECORDED } from './channels.ts'
-import { CREDENTIALS_PLACE } from './senders/outgoing.ts'
+import { RECORDED, sealCredentials } from './channels.ts'
 
 const NAME = 'E-mail to the first Admin'
 const MAX_WORKSPACES = 100
@@ -39,7 +38,7 @@ const withoutChannel = (condition: SQL) => sql<Row>`
   order by w.created_at
   limit ${MAX_WORKSPACES}`
 
-/** Of two instances at once, one adds it. A workspace that has channels is only marked. */
+/** One of two instances at once adds it. A workspace that has channels is only marked. */
 const addChannel = (
   workspace: string,
   member: string | null,
@@ -82,7 +81,7 @@ export async function addOwnerChannels({ platform, database, sealer }: Services,
   for (const [workspace, member] of rows) {
     const id = crypto.randomUUID()
     const unsubscribe = newChannelToken()
-    const credentials = await sealer.seal(JSON.stringify({ unsubscribe }), id, CREDENTIALS_PLACE)
+    const credentials = await sealCredentials({ sealer }, id, { unsubscribe })
     const settings = setSystemSettings(platform, `owner-channel-${id}`)
     const values = { id, credentials, hash: sha256Hex(unsubscribe) }
     await runAsSystem(database, settings, addChannel(workspace, member, values))

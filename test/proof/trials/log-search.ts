@@ -1,6 +1,6 @@
 // Searches 50 million lines in ClickHouse, and some million in Postgres, through the API: the newest page, rare text,
 // a member of JSON, an id of a request. Prints the times of many searches with other words each, and the room on disk.
-// ClickHouse is the engine of the npm package chdb. `--lines=`, `--postgres-lines=` and `--searches=` change the counts.
+// ClickHouse is the engine of the npm package chdb. `--lines=`, `--postgres-lines=`, `--searches=` change the counts.
 import { mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -39,27 +39,30 @@ const MESSAGES = {
   json: (n: string) =>
     `concat('{"msg":"order paid","user":', ${n} % ${USERS}, ',"amount":', ${n} % 977, ',"currency":"EUR"}')`,
   plain: (n: string) =>
-    `concat('worker ', ${n} % 16, ' finished batch ', ${n}, ' of queue mails: 128 sent, 0 failed, retry in ', ${n} % 60, ' s')`,
+    `concat('worker ', ${n} % 16, ' finished batch ', ${n}, ' of queue mails: 128 sent, 0 failed, ', ${n} % 60, ' s')`,
   rare: (n: string) =>
     `concat('connection to ledger-', intDiv(${n}, ${RARE}), ' was refused, giving up after 5 attempts')`,
 }
 
 async function fillClickHouse(url: string, tenant: string, ids: string[]): Promise<void> {
   const clickHouse = connectClickHouse(url)
-  const message = `multiIf(n % ${RARE} = 7, ${MESSAGES.rare('n')}, n % 4 = 0, ${MESSAGES.json('n')}, n % 4 = 1, ${MESSAGES.request('n')}, ${MESSAGES.plain('n')})`
+  const message = `multiIf(n % ${RARE} = 7, ${MESSAGES.rare('n')}, n % 4 = 0, ${MESSAGES.json('n')},
+    n % 4 = 1, ${MESSAGES.request('n')}, ${MESSAGES.plain('n')})`
   for (let from = 0; from < LINES; from += CHUNK) {
     const free = statfsSync(tmpdir())
     if (free.bavail * free.bsize < LEAST_FREE) throw new Error(`The disk is nearly full after ${from} lines.`)
     const statement = `
       insert into log_lines
       select toUUID('${tenant}'), 'deploy', at, toUUID(id), n, toUUID(id), n % ${RARE} = 7 ? 3 : 1, 'web', ${message},
-        n % 4 = 0 ? map('msg', 'order paid', 'user', toString(n % ${USERS}), 'amount', toString(n % 977), 'currency', 'EUR')
+        n % 4 = 0
+          ? map('msg', 'order paid', 'user', toString(n % ${USERS}), 'amount', toString(n % 977), 'currency', 'EUR')
           : CAST(map(), 'Map(String, String)'),
         n % 4 = 0 ? map('user', 'number', 'amount', 'number') : CAST(map(), 'Map(String, String)'),
         n % 4 = 1 ? ${REQUEST_ID('n')} : '', '', toDate(at)
       from (
         select number + ${from} as n,
-          fromUnixTimestamp64Milli(toInt64(${oldestAt} + (number + ${from}) * ${(newestAt - oldestAt) / LINES}), 'UTC') as at,
+          toInt64(${oldestAt} + n * ${(newestAt - oldestAt) / LINES}) as ms,
+          fromUnixTimestamp64Milli(ms, 'UTC') as at,
           arrayElement([${ids.map(id => `'${id}'`)}], 1 + n % ${ids.length}) as id
         from numbers(${Math.min(CHUNK, LINES - from)})
       )`

@@ -1,5 +1,5 @@
-// Twenty copies write 20,000 lines a second: as twenty deployments, and as the copies of one. A real agent sends them to
-// a control plane with Postgres. Counts what arrived and what was left out, the CPU of each part, and bytes in Postgres.
+// Twenty copies write 20,000 lines a second: as twenty deployments, and as the copies of one. A real agent sends them
+// to a control plane with Postgres. Counts what arrived and what was left out, the CPU of each part, and the bytes.
 // `--rate=` is that of all copies together, `--seconds=` how long they write.
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -105,7 +105,8 @@ async function tryShape(name: string, deployments: number): Promise<void> {
   const arrived = lines - before.lines
   const mib = (bytes / 1024 ** 2).toFixed(0)
   note(
-    `${name}: ${written} lines in ${SECONDS} s; ${arrived} arrived, the last ${late.toFixed(1)} s later; ${dropped} left out by the agent`,
+    `${name}: ${written} lines in ${SECONDS} s; ${arrived} arrived, the last ${late.toFixed(1)} s later; ` +
+      `${dropped} left out by the agent`,
   )
   note(`${name}: CPU of a core: ${shares.join(', ')}; ${mib} MiB in Postgres`)
   note(`${name}: MiB each ${SAMPLE_SECONDS} s: ${sizes.map(size => (size / 1024 ** 2).toFixed(0)).join(', ')}`)

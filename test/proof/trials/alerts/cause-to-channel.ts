@@ -108,7 +108,11 @@ export async function measureCauseToChannel(): Promise<void> {
       name: 'a failed revision',
       rule: 'Revision fails',
       cause: async app => {
-        const failing = `await fetch('${receiver.url}/failed/${app.name}'); console.error('no such module: left-pad'); process.exit(1)`
+        const failing = [
+          `await fetch('${receiver.url}/failed/${app.name}')`,
+          "console.error('no such module: left-pad')",
+          'process.exit(1)',
+        ].join('\n')
         const build = { ...CONFIGURATION, build_command: 'node build.mjs' }
         const broken = { ...files, 'build.mjs': failing, 'slipway.json': JSON.stringify(build) }
         const source_tarball_path = await upload(installation, broken)

@@ -1,4 +1,4 @@
-// What the parts of this trial share: a receiver on this machine, and archives.
+// A receiver on this machine, and archives, for the parts of this trial.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'

@@ -1,5 +1,5 @@
-// The drains of an agent in a process of its own, which the trial kills: writes numbered lines, or points of metrics, to
-// one drain, and prints the number of the last one that is on the disk.
+// The drains of an agent in a process of its own, which the trial kills: writes numbered lines, or points of metrics,
+// to one drain, and prints the number of the last one that is on the disk.
 import { parseNetworks } from '../../../../src/agent/builds/allowed-address.ts'
 import { Drains } from '../../../../src/agent/drains/drains.ts'
 import type { DrainReport, WorkDrain } from '../../../../src/protocol/drains.schema.ts'
