@@ -3381,7 +3381,7 @@ create table log_lines (
   trace_id text,
   constraint log_lines_revision_id_kind_number_pk PRIMARY KEY (revision_id, kind, number),
   constraint log_lines_revision_id_revisions_id_fk FOREIGN KEY (revision_id) REFERENCES revisions(id) ON DELETE CASCADE
-);
+) with (autovacuum_vacuum_cost_delay=0);
 CREATE INDEX log_lines_arrival ON public.log_lines USING btree (deployment_id, kind, arrival);
 CREATE INDEX log_lines_of_deployment ON public.log_lines USING btree (deployment_id, kind, "timestamp", revision_id, number);
 CREATE INDEX log_lines_of_request ON public.log_lines USING btree (tenant_id, request_id, "timestamp") WHERE (request_id IS NOT NULL);
