@@ -5998,6 +5998,7 @@ create policy own on workspace_members to slipway_app
 grant delete, insert, select, update (role_id, version, created_at, updated_at) on workspace_members to slipway_app;
 grant delete, insert, select, update on workspace_members to slipway_system;
 CREATE INDEX workspaces_page ON public.workspaces USING btree (organization_id, created_at DESC, id DESC);
+CREATE INDEX workspaces_without_owner_channel ON public.workspaces USING btree (created_at) WHERE (owner_channel_at IS NULL);
 set role slipway_system;
 create or replace function add_default_alert_rules()
  RETURNS trigger

@@ -1,5 +1,4 @@
 // `slipway deploy`: from a source to a URL.
-
 import { noteIfNobodyIsTold } from '../alerts.ts'
 import { applyAndFollow, planAndApply, showPlan } from '../change.ts'
 import { findComposeFile } from '../compose/find-compose.ts'

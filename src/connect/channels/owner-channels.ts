@@ -12,6 +12,8 @@ import { RECORDED, sealCredentials } from './channels.ts'
 
 const NAME = 'E-mail to the first Admin'
 const MAX_WORKSPACES = 100
+/** A workspace without such a person for this long stays as it is. So do those that are older than the feature. */
+const NEW = sql`interval '30 days'`
 
 const HAS_CHANNEL = sql`exists (select from channels c where c.tenant_id = w.id and c.run_rule_id is null)`
 
@@ -34,7 +36,8 @@ const withoutChannel = (condition: SQL) => sql<Row>`
   select w.id, o.member_id
   from workspaces w
   cross join lateral (select ${OWNER} as member_id) o
-  where w.owner_channel_at is null and ${condition} and (o.member_id is not null or ${HAS_CHANNEL})
+  where w.owner_channel_at is null and w.created_at > clock() - ${NEW} and ${condition}
+    and (o.member_id is not null or ${HAS_CHANNEL})
   order by w.created_at
   limit ${MAX_WORKSPACES}`
 

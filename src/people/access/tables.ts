@@ -29,6 +29,7 @@ export const workspaces = pgTable(
   t => [
     unique('workspace_name_taken').on(t.organization_id, t.display_name),
     index('workspaces_page').on(t.organization_id, ...newestFirstColumns(t)),
+    index('workspaces_without_owner_channel').on(t.created_at).where(sql`owner_channel_at is null`),
   ],
 )
 
