@@ -83,6 +83,7 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
       commands: {
         list: () => import('./commands/log-archives-list.ts'),
         download: () => import('./commands/log-archives-download.ts'),
+        set: () => import('./commands/log-archives-set.ts'),
       },
     },
     snapshots: {
