@@ -34,6 +34,21 @@ export function encodeBatch(kind: HttpKind, url: string, groups: DrainGroup[]): 
 
 // ---- OTLP
 
+/** How many records a receiver left out of a batch that it took. Most answer with no JSON. */
+export function readRejected(answer: string): number {
+  try {
+    const { partialSuccess } = JSON.parse(answer) as { partialSuccess?: Record<string, unknown> }
+    const { rejectedLogRecords, rejectedDataPoints, rejectedSpans } = partialSuccess ?? {}
+    const rejected = Number(rejectedLogRecords ?? rejectedDataPoints ?? rejectedSpans ?? 0)
+    // Anything else is no count, and would spoil what is counted.
+    return Number.isSafeInteger(rejected) && rejected > 0 ? rejected : 0
+  } catch {
+    return 0
+  }
+}
+
+export const describeRejected = (rejected: number): string => `The receiver rejected ${rejected} records of a batch.`
+
 /** The base of an exporter of OpenTelemetry gets the path of the signal. */
 export function signalUrl(base: string, signal: 'logs' | 'metrics' | 'traces'): string {
   const url = new URL(base)

@@ -4,7 +4,7 @@ import { Agent as SecureAgent, request as secure } from 'node:https'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { Network } from '../../protocol/address-kind.ts'
-import type { EncodedBatch } from '../../protocol/drain-encoding.ts'
+import { describeRejected, type EncodedBatch, readRejected } from '../../protocol/drain-encoding.ts'
 import { parseRetryAfterMs } from '../../protocol/retry-after.ts'
 import { failed, type Outcome } from './outcome.ts'
 import { createCheckedLookup, requireAllowedLiteral } from './receiver-address.ts'
@@ -90,16 +90,7 @@ function judge({ statusCode: status = 0, headers }: IncomingMessage, answer: str
   return failed(reason, Math.min(MAX_RETRY_AFTER_MS, parseRetryAfterMs(headers['retry-after'], Date.now())))
 }
 
-/** OTLP: a receiver may take a part. */
 function judgeAnswer(answer: string): Outcome {
-  try {
-    const { partialSuccess } = JSON.parse(answer) as { partialSuccess?: Record<string, unknown> }
-    const rejected = Number(partialSuccess?.rejectedLogRecords ?? partialSuccess?.rejectedDataPoints ?? 0)
-    // Anything else is no count, and would spoil those that the agent reports.
-    if (Number.isSafeInteger(rejected) && rejected > 0)
-      return { kind: 'taken', rejected, reason: `The receiver rejected ${rejected} records of a batch.` }
-  } catch {
-    // Most receivers answer with no JSON.
-  }
-  return { kind: 'taken', rejected: 0 }
+  const rejected = readRejected(answer)
+  return { kind: 'taken', rejected, ...(rejected > 0 && { reason: describeRejected(rejected) }) }
 }

@@ -5,7 +5,7 @@ import { Failure, fail } from '../../kernel/http/errors.ts'
 import { createGuardedClient, type FetchPolicy, requireAllowedUrl } from '../../kernel/http/guarded-fetch.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
 import { parseRetryAfter } from '../../kernel/http/retry-after.ts'
-import type { EncodedBatch } from '../../protocol/drain-encoding.ts'
+import { type EncodedBatch, readRejected } from '../../protocol/drain-encoding.ts'
 import type { DrainKind } from '../../protocol/drains.schema.ts'
 
 const TIMEOUT_MS = 20_000
@@ -30,9 +30,15 @@ export function requireDrainUrl(config: Config, origin: string, kind: DrainKind,
   requireAllowedUrl(policyOf(config), origin, `${scheme === 'tcp' ? 'http' : 'https'}://${host}/`)
 }
 
-export type Attempt = { status: number | null; error: string | null; retryAfter: number; duration_ms: number }
+/** `rejected`: records of the batch that the receiver left out. */
+export type Attempt = {
+  status: number | null
+  error: string | null
+  rejected: number
+  retryAfter: number
+  duration_ms: number
+}
 
-/** The body of the answer is read and not kept. */
 export async function postBatch(
   { config, platform }: Pick<HostServices, 'config' | 'platform'>,
   { url, contentType, body }: EncodedBatch,
@@ -44,7 +50,7 @@ export async function postBatch(
   const client = createGuardedClient(policy, configuredOrigin(config), limits)
   client.stage('drain')
   const started = Date.now()
-  const attempt = { status: null, error: null, retryAfter: 0 }
+  const attempt = { status: null, error: null, rejected: 0, retryAfter: 0 }
   try {
     const isCompressed = compression === 'gzip'
     const response = await client.fetch(url, {
@@ -52,10 +58,12 @@ export async function postBatch(
       headers: { ...headers, 'Content-Type': contentType, ...(isCompressed && { 'Content-Encoding': 'gzip' }) },
       body: isCompressed ? await gzip(body) : body,
     })
-    await response.body?.cancel()
     const { ok, status } = response
+    // The batch is taken, whatever becomes of the answer.
+    const rejected = ok ? readRejected(await response.text().catch(() => '')) : 0
+    if (!ok) await response.body?.cancel()
     const retryAfter = ok ? 0 : parseRetryAfter(response.headers.get('Retry-After'), started)
-    return { status, error: ok ? null : 'refused', retryAfter, duration_ms: Date.now() - started }
+    return { status, error: ok ? null : 'refused', rejected, retryAfter, duration_ms: Date.now() - started }
   } catch (error) {
     const code = error instanceof Failure ? error.code : 'internal'
     return { ...attempt, error: code, duration_ms: Date.now() - started }

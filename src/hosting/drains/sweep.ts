@@ -9,7 +9,7 @@ import { configuredOrigin } from '../../kernel/http/origin.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import { type EventRow, eventToWire } from '../../people/events/rows.ts'
 import type { EncodedBatch } from '../../protocol/drain-encoding.ts'
-import { encodeBatch } from '../../protocol/drain-encoding.ts'
+import { describeRejected, encodeBatch } from '../../protocol/drain-encoding.ts'
 import type { LogRecord } from '../../protocol/drain-records.ts'
 import { lockFinishedRuns } from '../../tracing/rules/finished-runs.ts'
 import { type DrainRow, openHeaders } from './drains.ts'
@@ -119,8 +119,10 @@ async function sendPage(
     const moved = sql`${column} = greatest(d.${column}, ${position}::bigint)`
     if (attempt === null || attempt.error === null) {
       drain[source.column] = position
+      const rejected = Math.min(attempt?.rejected ?? 0, records)
       const sent = sql`
-        sent = d.sent + ${records}, last_sent_at = clock(), failing_since = null, error = null, failures = 0`
+        sent = d.sent + ${records - rejected}, dropped = d.dropped + ${rejected}, last_sent_at = clock(),
+        failing_since = null, failures = 0, error = ${rejected > 0 ? describeRejected(rejected) : null}`
       await store(ctx, drain.id, attempt === null ? moved : sql`${moved}, ${sent}`)
       return true
     }

@@ -201,5 +201,13 @@ describe('the control plane', () => {
     await sweep()
     expect(sent).toHaveLength(1)
     expect((await tenant.get(drain.path)).body.state).toMatchObject({ status: 'ok', sent: 1 })
+
+    answer = () => Response.json({ partialSuccess: { rejectedSpans: '1' } })
+    const { root: refused } = newTrace()
+    await appendRuns(tenant, [{ ...refused, end_time: new Date().toISOString() }])
+    await sweep(120_000)
+    await sweep(240_000)
+    expect(sent).toHaveLength(2)
+    expect((await tenant.get(drain.path)).body.state).toMatchObject({ sent: 1, dropped: 1 })
   })
 })
