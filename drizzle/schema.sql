@@ -1131,7 +1131,7 @@ begin
 end $function$;
 reset role;
 CREATE TRIGGER check_references AFTER INSERT OR UPDATE OF run_rule_id, member_id ON public.channels FOR EACH ROW EXECUTE FUNCTION check_channel_references();
-CREATE TRIGGER enforce_quota AFTER INSERT ON public.channels REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '200', 'true', 'channels');
+CREATE TRIGGER enforce_quota AFTER INSERT ON public.channels REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '200', 'run_rule_id is null', 'channels');
 alter table channels enable row level security, force row level security;
 create policy everything on channels to slipway_system
   using (true)
@@ -4809,6 +4809,22 @@ begin
 end $function$;
 reset role;
 CREATE TRIGGER check_references AFTER INSERT OR UPDATE OF session_id, dataset_id, add_to_dataset_id ON public.run_rules FOR EACH ROW EXECUTE FUNCTION check_rule_references();
+set role slipway_system;
+create or replace function delete_channels_of_alerts()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  delete from channels c
+  where c.run_rule_id = new.id
+    and not exists (select from json_array_elements(new.alerts) a where a ->> 'id' = c.id::text);
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER delete_channels_of_alerts AFTER UPDATE OF alerts ON public.run_rules FOR EACH ROW EXECUTE FUNCTION delete_channels_of_alerts();
 alter table run_rules enable row level security, force row level security;
 create policy admitted on run_rules as restrictive to slipway_limited
   using ((((session_id IS NULL) OR (NOT ( SELECT hides('project'::text) AS hides)) OR (EXISTS ( SELECT
@@ -11649,6 +11665,78 @@ begin
 end $function$;
 reset role;
 set role slipway_system;
+create or replace function raise_incident_of_run_rule(p_rule uuid, p_raised jsonb)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  r run_rules;
+  i incidents;
+  v_before text;
+  v_channels uuid[] := array(select c::uuid from jsonb_array_elements_text(p_raised -> 'channel_ids') c);
+begin
+  select * into r from run_rules u where u.id = p_rule and u.tenant_id = current_tenant();
+  if not found then return null; end if;
+  select *
+  into i
+  from incidents k
+  where k.run_rule_id = r.id and (k.state <> 'resolved' or k.resolved_at > clock() - interval '1 hour')
+  order by k.state = 'resolved', k.resolved_at desc
+  limit 1
+  for no key update;
+  if i.state <> 'resolved' then
+    update incidents
+    set value = (p_raised ->> 'value')::double precision, cause = p_raised ->> 'cause',
+      evidence = p_raised -> 'evidence', last_at = clock(), channel_ids = v_channels
+    where id = i.id
+    returning * into i;
+    if i.is_told and i.state = 'open' and not exists (
+      select from notices n
+      where n.thread = i.id::text and n.channel_id = any(v_channels)
+        and n.created_at > clock() - interval '5 minutes'
+    ) then
+      i := tell_incident(i, 'update', i.cause);
+    end if;
+  else
+    if i.state = 'resolved' then
+      v_before := i.state;
+      i := reopen_incident(i, p_raised, interval '5 minutes');
+    else
+      insert into incidents (
+        organization_id, tenant_id, run_rule_id, rule_name, subject_type, subject_id, subject_name, project_id,
+        severity, title, cause, value, evidence, channel_ids, muted_until, tell_at
+      )
+      select r.organization_id, r.tenant_id, r.id, r.display_name,
+        case when p.id is null then 'workspace' else 'project' end, coalesce(p.id, w.id),
+        coalesce(p.name, w.display_name), p.id, p_raised ->> 'severity', p_raised ->> 'title',
+        p_raised ->> 'cause', (p_raised ->> 'value')::double precision, p_raised -> 'evidence',
+        v_channels,
+        (p_raised ->> 'muted_until')::timestamptz, (p_raised ->> 'muted_until')::timestamptz
+      from workspaces w
+      left join projects p on p.id = r.session_id and p.tenant_id = w.id
+      where w.id = r.tenant_id
+      returning * into i;
+    end if;
+    insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
+    values (
+      i.organization_id, i.tenant_id, i.id, case when v_before is null then 'opened' else 'reopened' end, i.value,
+      i.cause
+    );
+    if i.muted_until is not null then
+      insert into incident_changes (organization_id, tenant_id, incident_id, kind)
+      values (i.organization_id, i.tenant_id, i.id, 'muted');
+    elsif i.tell_at is null then
+      i := tell_incident(i, 'open', i.cause);
+    end if;
+    perform journal_tenant_events(array[incident_event(i, 'incident.opened', v_before)], null);
+  end if;
+  return jsonb_build_object('incident_id', i.id, 'sequence', case when i.is_told then i.sequence end);
+end $function$;
+reset role;
+set role slipway_system;
 create or replace function reachable_permissions(p_member uuid, p_tenant uuid)
  RETURNS text[]
  LANGUAGE plpgsql
@@ -14197,6 +14285,35 @@ begin
   end loop;
   return v_count;
 end $function$;
+create or replace function resolve_quiet_run_rules()
+ RETURNS SETOF uuid
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  i incidents;
+  v_before text;
+  v_events tenant_event[] := '{}';
+begin
+  for i in
+    select k.*
+    from incidents k
+    where k.rule_id is null and k.state <> 'resolved'
+      and (k.run_rule_id is null or k.last_at < clock() - interval '15 minutes')
+    order by k.id
+    limit 200
+    for no key update skip locked
+  loop
+    v_before := i.state;
+    i := resolve_incident(i, case
+      when i.run_rule_id is null then 'The rule was deleted.'
+      else 'No run has matched for 15 minutes.'
+    end);
+    v_events := v_events || incident_event(i, 'incident.resolved', v_before);
+    return next i.tenant_id;
+  end loop;
+  perform journal_tenant_events(v_events, null);
+end $function$;
 create or replace function resolve_rules(p_roles uuid[], p_organization uuid, p_tenant uuid, p_permission text, p_effects text[], p_first integer)
  RETURNS access_condition[]
  LANGUAGE plpgsql
@@ -16042,6 +16159,9 @@ revoke execute on function declare_schedules(deployments, json) from public;
 grant execute on function declare_schedules(deployments, json) to slipway_agent;
 reset role;
 set role slipway_system;
+revoke execute on function delete_channels_of_alerts() from public;
+reset role;
+set role slipway_system;
 revoke execute on function delete_own_channels() from public;
 reset role;
 set role slipway_system;
@@ -16310,6 +16430,10 @@ grant execute on function queue_runs(json) to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function queue_runs_with_feedback() from public;
+reset role;
+set role slipway_system;
+revoke execute on function raise_incident_of_run_rule(uuid, jsonb) from public;
+grant execute on function raise_incident_of_run_rule(uuid, jsonb) to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function reachable_permissions(uuid, uuid) from public;

@@ -439,6 +439,104 @@ begin
   return i;
 end $$;
 
+-- Runs match an automation rule that has alerts: its incident opens, comes back, or goes on. What goes on is told once
+-- in five minutes, unless a person has taken it on. Returns the incident, and the number of the notice that tells of it.
+create function raise_incident_of_run_rule(p_rule uuid, p_raised jsonb) returns jsonb
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
+declare
+  r run_rules;
+  i incidents;
+  v_before text;
+  v_channels uuid[] := array(select c::uuid from jsonb_array_elements_text(p_raised -> 'channel_ids') c);
+begin
+  select * into r from run_rules u where u.id = p_rule and u.tenant_id = current_tenant();
+  if not found then return null; end if;
+  select *
+  into i
+  from incidents k
+  where k.run_rule_id = r.id and (k.state <> 'resolved' or k.resolved_at > clock() - interval '1 hour')
+  order by k.state = 'resolved', k.resolved_at desc
+  limit 1
+  for no key update;
+  if i.state <> 'resolved' then
+    update incidents
+    set value = (p_raised ->> 'value')::double precision, cause = p_raised ->> 'cause',
+      evidence = p_raised -> 'evidence', last_at = clock(), channel_ids = v_channels
+    where id = i.id
+    returning * into i;
+    if i.is_told and i.state = 'open' and not exists (
+      select from notices n
+      where n.thread = i.id::text and n.channel_id = any(v_channels)
+        and n.created_at > clock() - interval '5 minutes'
+    ) then
+      i := tell_incident(i, 'update', i.cause);
+    end if;
+  else
+    if i.state = 'resolved' then
+      v_before := i.state;
+      i := reopen_incident(i, p_raised, interval '5 minutes');
+    else
+      insert into incidents (
+        organization_id, tenant_id, run_rule_id, rule_name, subject_type, subject_id, subject_name, project_id,
+        severity, title, cause, value, evidence, channel_ids, muted_until, tell_at
+      )
+      select r.organization_id, r.tenant_id, r.id, r.display_name,
+        case when p.id is null then 'workspace' else 'project' end, coalesce(p.id, w.id),
+        coalesce(p.name, w.display_name), p.id, p_raised ->> 'severity', p_raised ->> 'title',
+        p_raised ->> 'cause', (p_raised ->> 'value')::double precision, p_raised -> 'evidence',
+        v_channels,
+        (p_raised ->> 'muted_until')::timestamptz, (p_raised ->> 'muted_until')::timestamptz
+      from workspaces w
+      left join projects p on p.id = r.session_id and p.tenant_id = w.id
+      where w.id = r.tenant_id
+      returning * into i;
+    end if;
+    insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
+    values (
+      i.organization_id, i.tenant_id, i.id, case when v_before is null then 'opened' else 'reopened' end, i.value,
+      i.cause
+    );
+    if i.muted_until is not null then
+      insert into incident_changes (organization_id, tenant_id, incident_id, kind)
+      values (i.organization_id, i.tenant_id, i.id, 'muted');
+    elsif i.tell_at is null then
+      i := tell_incident(i, 'open', i.cause);
+    end if;
+    perform journal_tenant_events(array[incident_event(i, 'incident.opened', v_before)], null);
+  end if;
+  return jsonb_build_object('incident_id', i.id, 'sequence', case when i.is_told then i.sequence end);
+end $$;
+grant execute on function raise_incident_of_run_rule(uuid, jsonb) to slipway_app;
+
+-- Ends the incidents of automation rules that no run has matched for 15 minutes, or that are gone. Returns the
+-- workspaces.
+create function resolve_quiet_run_rules() returns setof uuid
+language plpgsql set plan_cache_mode = force_generic_plan as $$
+declare
+  i incidents;
+  v_before text;
+  v_events tenant_event[] := '{}';
+begin
+  for i in
+    select k.*
+    from incidents k
+    where k.rule_id is null and k.state <> 'resolved'
+      and (k.run_rule_id is null or k.last_at < clock() - interval '15 minutes')
+    order by k.id
+    limit 200
+    for no key update skip locked
+  loop
+    v_before := i.state;
+    i := resolve_incident(i, case
+      when i.run_rule_id is null then 'The rule was deleted.'
+      else 'No run has matched for 15 minutes.'
+    end);
+    v_events := v_events || incident_event(i, 'incident.resolved', v_before);
+    return next i.tenant_id;
+  end loop;
+  perform journal_tenant_events(v_events, null);
+end $$;
+
 -- Writes what a look has decided. A decision counts only if nothing has changed the state of its rule and subject since
 -- the look read it, so of two looks at the same one is written, with its incident, its notices and its events.
 create function apply_alert_decisions(p_decisions jsonb) returns integer

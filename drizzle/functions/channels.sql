@@ -112,3 +112,16 @@ end $$;
 create trigger check_references
   after insert or update of run_rule_id, member_id on channels
   for each row execute function check_channel_references();
+
+-- The channel of an alert goes with it, and with what waits for it.
+create function delete_channels_of_alerts() returns trigger
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
+begin
+  delete from channels c
+  where c.run_rule_id = new.id
+    and not exists (select from json_array_elements(new.alerts) a where a ->> 'id' = c.id::text);
+  return null;
+end $$;
+create trigger delete_channels_of_alerts
+  after update of alerts on run_rules
+  for each row execute function delete_channels_of_alerts();

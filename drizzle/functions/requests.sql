@@ -233,7 +233,7 @@ create trigger enforce_quota
 create trigger enforce_quota
   after insert on channels
   referencing new table as added
-  for each statement execute function enforce_quota('tenant_id', '200', 'true', 'channels');
+  for each statement execute function enforce_quota('tenant_id', '200', 'run_rule_id is null', 'channels');
 create trigger enforce_quota
   after insert on alert_rules
   referencing new table as added

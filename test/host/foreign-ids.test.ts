@@ -80,7 +80,7 @@ const NO_REFERENCE: Record<string, string> = {
   'rule_applications.run_id': 'only shown, and compared with runs of the own workspace',
   'rule_applications.run_session_id': 'only shown',
   'rule_applications.delivery_ids': 'looked up among the deliveries of the same rule',
-  'rule_deliveries.target_id': 'looked up among the webhooks and alerts of the same rule',
+  'rule_deliveries.target_id': 'looked up among the webhooks of the same rule',
   'rule_evaluations.evaluator_id': 'looked up among the evaluators of the same rule',
   'rule_evaluations.run_id': 'looked up within the tenant',
   'rule_evaluations.call_run_id': 'only shown',

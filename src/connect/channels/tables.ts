@@ -17,11 +17,19 @@ import {
   type NoticeContent,
   noticePhases,
   noticeStates,
+  type severities,
 } from '../../protocol/notice.schema.ts'
 import { runRules } from '../../tracing/rules/tables.ts'
 
-/** Members without secrets, by the kind of the channel. */
-export type ChannelConfig = { address?: string; slack_channel?: string; region?: 'us' | 'eu'; url?: string }
+/** Members without secrets, by the kind of the channel. An alert of a rule has words of its own. */
+export type ChannelConfig = {
+  address?: string
+  slack_channel?: string
+  region?: 'us' | 'eu'
+  url?: string
+  summary?: string
+  severity?: (typeof severities)[number]
+}
 
 export const channels = pgTable(
   'channels',

@@ -7,7 +7,7 @@ import type { MetricPoint } from '../../protocol/metrics.schema.ts'
 import { describeValue, fallsByTime, nextLook, readSample, toCondition } from './condition-values.ts'
 import { type Decision, decide, OK, type Sample } from './decide.ts'
 import { readFacts, toEvidence } from './evidence.ts'
-import { type MuteWindow, mutedUntil } from './mute-windows.ts'
+import { type MuteWindow, toMuteEnd } from './mute-windows.ts'
 import { duePairs, metricPairs, metricRuleCounts, recentDeployments, selectWatched, type Watched } from './samples.ts'
 
 /** Pages of a look. More are left to the next one. */
@@ -42,10 +42,6 @@ const isWorthWriting = ({ watched, decision }: Decided): boolean =>
 /** The last event is no reason for the end. */
 const toEnd = (kind: string, about: string): string | null => (kind === 'event' ? null : about || null)
 const toTime = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString())
-const toMuteEnd = (windows: MuteWindow[], now: number): string | null => {
-  const until = mutedUntil(windows, now)
-  return until === Number.POSITIVE_INFINITY ? 'infinity' : toTime(until)
-}
 
 /** Writes decisions, and sends what they come to. Returns how many counted. */
 export async function writeDecisions(services: Services, decided: Decided[]): Promise<number> {
@@ -233,4 +229,12 @@ export async function tellDue(services: Services): Promise<void> {
     ))`
   await runAsSystem(database, settings, tell)
   await announce(services, [...new Set(due.map(({ tenant_id }) => tenant_id))])
+}
+
+/** Resolves the incidents of automation rules that match nothing any more. */
+export async function resolveQuietRunRules(services: Services): Promise<void> {
+  const { database, platform } = services
+  const settings = setSystemSettings(platform, `alerts-${crypto.randomUUID()}`)
+  const [, rows] = await runAsSystem(database, settings, sql<Row>`select * from resolve_quiet_run_rules()`)
+  await announce(services, [...new Set((rows as [string][]).map(([tenant]) => tenant))])
 }

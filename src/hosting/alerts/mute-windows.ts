@@ -44,3 +44,10 @@ export function mutedUntil(windows: readonly MuteWindow[], at: number): number |
   }
   return until
 }
+
+/** The same as a time of Postgres. */
+export function toMuteEnd(windows: readonly MuteWindow[], at: number): string | null {
+  const until = mutedUntil(windows, at)
+  if (until === null) return null
+  return until === Number.POSITIVE_INFINITY ? 'infinity' : new Date(until).toISOString()
+}

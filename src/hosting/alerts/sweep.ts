@@ -2,13 +2,14 @@
 import { sql } from 'drizzle-orm'
 import { deleteExpired } from '../../kernel/db/sweep.ts'
 import type { Services } from '../../kernel/http/routes.ts'
-import { lookAtDue, lookAtRecentMetrics, tellDue } from './look.ts'
+import { lookAtDue, lookAtRecentMetrics, resolveQuietRunRules, tellDue } from './look.ts'
 import { lookAtTraces } from './trace-looks.ts'
 
 /** Every ten seconds. */
 export async function lookAtAlerts(services: Services): Promise<void> {
   await lookAtDue(services)
   await tellDue(services)
+  await resolveQuietRunRules(services)
   await lookAtTraces(services)
 }
 

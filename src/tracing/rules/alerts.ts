@@ -1,49 +1,102 @@
-// Alerts of rules as PagerDuty takes them: Events API v2.
-import { derivedUuid } from '../../kernel/crypto/digest.ts'
-import { configuredOrigin } from '../../kernel/http/origin.ts'
-import type { Services } from '../../kernel/http/routes.ts'
+// Alerts of rules: runs that match open an incident of the rule, as an alert rule does. Each alert is a channel of
+// PagerDuty that belongs to the rule, with the id of the alert.
+import { type SQL, sql } from 'drizzle-orm'
+import type { ChannelCredentials } from '../../connect/channels/senders/outgoing.ts'
+import { CREDENTIALS_PLACE } from '../../connect/channels/senders/outgoing.ts'
+import { type MuteWindow, toMuteEnd } from '../../hosting/alerts/mute-windows.ts'
+import { type Row, run } from '../../kernel/db/db.ts'
+import type { Ctx } from '../../kernel/http/context.ts'
+import { severities } from '../../protocol/notice.schema.ts'
+import type { StoredRun } from '../store/queries.ts'
+import type { ClaimedRule } from './claimed-rule.ts'
 import type { RuleAlert } from './tables.ts'
 
-const EVENTS_URL = 'https://events.pagerduty.com/v2/enqueue'
-const MAX_RUNS = 20
-/** An alert is sent once in this time, however many runs match. */
-const WINDOW_MS = 5 * 60_000
-
 export const ROUTING_KEY_PLACE = 'rule alert routing key'
+/** A fact of a notice has room for so many ids. */
+const MAX_RUNS = 12
 
-export const alertDeliveryId = (alert: string, now: number): string =>
-  derivedUuid(`alert ${alert} ${Math.floor(now / WINDOW_MS)}`)
+/** `addChannels` comes before the statement that raises the incident. */
+type RaisedAlert = { addChannels: SQL; incident: string }
 
-type Alert = {
-  alert: RuleAlert
-  rule: { id: string; tenant_id: string; display_name: string }
-  run_ids: string[]
-  created_at: string
-}
-
-/** PagerDuty adds it to the open incident of the same `dedup_key`, if there is one. */
-export async function buildAlert({ config, sealer }: Services, { alert, rule, run_ids, created_at }: Alert) {
-  const origin = configuredOrigin(config)
-  const runs = run_ids.length === 1 ? 'a run matches' : `${run_ids.length} runs match`
-  const event = {
-    routing_key: await sealer.open(alert.routing_key, rule.id, ROUTING_KEY_PLACE),
-    event_action: 'trigger',
-    dedup_key: `rule ${rule.id} ${alert.id}`,
-    client: 'Slipway',
-    payload: {
-      summary: (alert.summary ?? `${rule.display_name}: ${runs}`).slice(0, 1024),
-      source: origin || 'Slipway',
-      severity: alert.severity,
-      timestamp: new Date(created_at).toISOString(),
-      component: rule.display_name,
-      class: 'automation rule',
-      custom_details: {
-        rule_id: rule.id,
-        workspace_id: rule.tenant_id,
-        run_count: run_ids.length,
-        run_ids: run_ids.slice(0, MAX_RUNS),
-      },
+/** Null where the rule has no alert, or no run matches. */
+export async function planAlert(ctx: Ctx, rule: ClaimedRule, runs: StoredRun[]): Promise<RaisedAlert | null> {
+  const { alerts, display_name } = rule
+  if (alerts.length === 0 || runs.length === 0) return null
+  const [row] = await run(ctx, readAlertState(rule.id))
+  const { known, mutes } = JSON.parse(row![0] as string) as { known: string[]; mutes: MuteWindow[] }
+  const missing = alerts.filter(({ id }) => !known.includes(id))
+  const channels = await Promise.all(missing.map(alert => toChannel(ctx, rule, alert)))
+  const count = runs.length === 1 ? 'A run matches.' : `${runs.length} runs match.`
+  const incident = {
+    severity: severities.find(one => alerts.some(({ severity }) => severity === one)),
+    title: (alerts.length === 1 ? alerts[0]!.summary : null) ?? display_name,
+    cause: count,
+    value: runs.length,
+    muted_until: toMuteEnd(mutes, ctx.platform.clock.now()),
+    channel_ids: alerts.map(({ id }) => id),
+    evidence: {
+      facts: [
+        { name: 'Automation rule', value: display_name },
+        { name: 'Rule id', value: rule.id },
+        { name: 'Runs', value: `${runs.length}` },
+        {
+          name: 'Run ids',
+          value: runs
+            .slice(0, MAX_RUNS)
+            .map(({ id }) => id)
+            .join(' '),
+        },
+      ],
+      lines: [],
     },
   }
-  return { url: EVENTS_URL, headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(event) }
+  return { addChannels: addChannels(rule, channels), incident: JSON.stringify(incident) }
 }
+
+const readAlertState = (rule: string) => sql<Row>`
+  select json_build_object(
+      'known', (
+        select coalesce(json_agg(c.id), '[]')
+        from channels c
+        where c.run_rule_id = ${rule}::uuid and c.tenant_id = current_tenant()
+      ),
+      'mutes', (
+        select coalesce(json_agg(json_build_object(
+          'starts_at', m.starts_at, 'ends_at', m.ends_at, 'weekly', m.weekly
+        )), '[]')
+        from alert_mutes m
+        where m.tenant_id = current_tenant()
+          and (m.ends_at is null or m.ends_at > clock())
+          and m.rule_ids = '{}' and m.deployment_ids = '{}' and m.tag_value_ids = '{}'
+      )
+    )::text`
+
+type NewChannel = { id: string; config: object; credentials: string }
+
+async function toChannel({ sealer }: Ctx, { id: rule }: ClaimedRule, alert: RuleAlert): Promise<NewChannel> {
+  const { id, summary, severity } = alert
+  const credentials: ChannelCredentials = { routing_key: await sealer.open(alert.routing_key, rule, ROUTING_KEY_PLACE) }
+  return {
+    id,
+    config: { severity, ...(summary !== null && { summary }) },
+    credentials: await sealer.seal(JSON.stringify(credentials), id, CREDENTIALS_PLACE),
+  }
+}
+
+const addChannels = ({ id }: ClaimedRule, channels: NewChannel[]): SQL => sql`
+  insert into channels (id, organization_id, tenant_id, run_rule_id, name, kind, config, credentials)
+  select g.id, r.organization_id, r.tenant_id, r.id, g.id::text, 'pagerduty', g.config, g.credentials
+  from run_rules r
+  cross join jsonb_to_recordset(${JSON.stringify(channels)}::jsonb) as g(id uuid, config jsonb, credentials text)
+  -- It may have lost the alert since it was claimed.
+  join json_array_elements(r.alerts) a on a ->> 'id' = g.id::text
+  where r.id = ${id}::uuid and r.tenant_id = current_tenant()
+  on conflict (id) do nothing`
+
+/** A CTE: the incident, and the number of the notice that tells of it. It needs the CTE `rule`. */
+export const raiseIncident = ({ incident }: RaisedAlert): SQL => sql`
+  raised as materialized (
+    select raise_incident_of_run_rule(r.id, ${incident}::jsonb) as alert
+    from rule r
+  )`
+export const OUTCOME_OF_ALERT = sql`jsonb_build_object('alert', (select alert from raised))`

@@ -6,7 +6,7 @@ import { lockQueue } from '../queues/new-items.ts'
 import type { StoredRun } from '../store/queries.ts'
 import { addToDataset } from './add-to-dataset.ts'
 import { ADD_TO_QUEUE, OUTCOMES_WITH_QUEUE, QUEUE_OUTCOMES } from './add-to-queue.ts'
-import { alertDeliveryId } from './alerts.ts'
+import { OUTCOME_OF_ALERT, planAlert, raiseIncident } from './alerts.ts'
 import type { ClaimedRule } from './claimed-rule.ts'
 import { type PlannedEvaluation, planEvaluations, queueEvaluations } from './new-evaluations.ts'
 import type { RuleOutcome, RuleOutcomes } from './tables.ts'
@@ -32,7 +32,8 @@ export async function applyRule(
     ...(added && { add_to_dataset: added.get(id)! }),
     ...(rule.extend_only && { extend_only: extensionOf(trace_tier) }),
   })
-  const deliveries = planDeliveries(rule, runs, ctx.platform.clock.now())
+  const deliveries = planDeliveries(rule, runs)
+  const alert = await planAlert(ctx, rule, runs)
   const applications = runs.map(one => ({
     run_id: one.id,
     trace_id: one.trace_id,
@@ -46,12 +47,13 @@ export async function applyRule(
     delivery_ids: deliveries.filter(({ run_ids }) => run_ids.includes(one.id)).map(({ id }) => id),
   }))
   const evaluations = planEvaluations(rule, runs)
-  const lock = rule.add_to_annotation_queue_id ? lockQueue(rule.add_to_annotation_queue_id) : []
-  const rows = await run(
-    ctx,
-    recordStatement(rule, { applications, deliveries, evaluations }, progress, isBackfill),
-    lock,
-  )
+  const before = [
+    ...(alert ? [alert.addChannels] : []),
+    ...(rule.add_to_annotation_queue_id ? [lockQueue(rule.add_to_annotation_queue_id)] : []),
+  ]
+  const plan = { applications, deliveries, evaluations, alert }
+  const rows = await run(ctx, recordStatement(rule, plan, progress, isBackfill), before)
+  if (alert) rule.hasRaised = true
   return rows.length > 0
 }
 
@@ -62,28 +64,29 @@ async function upgradeTraces(ctx: Ctx, runs: StoredRun[]): Promise<void> {
   if (ids.size > 0) await ctx.traces.upgrade(ctx, [...ids])
 }
 
-type PlannedDelivery = { id: string; kind: 'webhook' | 'alert'; target_id: string; run_ids: string[] }
+type PlannedDelivery = { id: string; target_id: string; run_ids: string[] }
 
-function planDeliveries({ webhooks, alerts }: ClaimedRule, runs: StoredRun[], now: number): PlannedDelivery[] {
+function planDeliveries({ webhooks }: ClaimedRule, runs: StoredRun[]): PlannedDelivery[] {
   if (runs.length === 0) return []
   const ids = runs.map(({ id }) => id)
   const parts = Array.from({ length: Math.ceil(ids.length / RUNS_PER_DELIVERY) }, (_, i) =>
     ids.slice(i * RUNS_PER_DELIVERY, (i + 1) * RUNS_PER_DELIVERY),
   )
-  const messages = webhooks.flatMap(({ id: target_id }) =>
-    parts.map(run_ids => ({ id: crypto.randomUUID(), kind: 'webhook' as const, target_id, run_ids })),
+  return webhooks.flatMap(({ id: target_id }) =>
+    parts.map(run_ids => ({ id: crypto.randomUUID(), target_id, run_ids })),
   )
-  const raised = alerts.map(({ id: target_id }) => {
-    return { id: alertDeliveryId(target_id, now), kind: 'alert' as const, target_id, run_ids: ids }
-  })
-  return [...messages, ...raised]
 }
 
-type Plan = { applications: object[]; deliveries: PlannedDelivery[]; evaluations: PlannedEvaluation[] }
+type Plan = {
+  applications: object[]
+  deliveries: PlannedDelivery[]
+  evaluations: PlannedEvaluation[]
+  alert: Awaited<ReturnType<typeof planAlert>>
+}
 
 const recordStatement = (
   { id, add_to_annotation_queue_id: queue }: ClaimedRule,
-  { applications, deliveries, evaluations }: Plan,
+  { applications, deliveries, evaluations, alert }: Plan,
   progress: SQL,
   isBackfill: boolean,
 ): SQL<Row> => sql<Row>`
@@ -101,6 +104,7 @@ const recordStatement = (
     )
   ),
   ${queue ? sql`${QUEUE_OUTCOMES},` : sql``}
+  ${alert ? sql`${raiseIncident(alert)},` : sql``}
   applied as (
     insert into rule_applications (
       organization_id, tenant_id, rule_id, run_id, run_session_id, run_name, run_type, start_time, end_time, thread_id,
@@ -108,7 +112,9 @@ const recordStatement = (
     )
     select
       r.organization_id, r.tenant_id, r.id, g.run_id, g.run_session_id, g.run_name, g.run_type, g.start_time,
-      g.end_time, g.thread_id, ${isBackfill}, ${queue ? OUTCOMES_WITH_QUEUE : sql`g.outcomes`},
+      g.end_time, g.thread_id, ${isBackfill}, (
+        (${queue ? OUTCOMES_WITH_QUEUE : sql`g.outcomes`})::jsonb || ${alert ? OUTCOME_OF_ALERT : sql`'{}'`}
+      )::json,
       g.delivery_ids
     from given g
     cross join rule r
@@ -118,21 +124,19 @@ const recordStatement = (
   ),
   planned as (
     select *
-    from json_to_recordset(${JSON.stringify(deliveries)}::json) as d(id uuid, kind text, target_id uuid)
+    from json_to_recordset(${JSON.stringify(deliveries)}::json) as d(id uuid, target_id uuid)
   ),
   sent as (
     insert into rule_deliveries (
-      id, organization_id, tenant_id, rule_id, kind, target_id, run_ids, start_time, end_time
+      id, organization_id, tenant_id, rule_id, target_id, run_ids, start_time, end_time
     )
     select
-      d.id, r.organization_id, r.tenant_id, r.id, d.kind, d.target_id, array_agg(a.run_id), min(a.start_time),
+      d.id, r.organization_id, r.tenant_id, r.id, d.target_id, array_agg(a.run_id), min(a.start_time),
       max(coalesce(a.end_time, a.start_time))
     from planned d
     join applied a on d.id = any(a.delivery_ids)
     cross join rule r
-    group by d.id, r.organization_id, r.tenant_id, r.id, d.kind, d.target_id
-    -- The alert of this time is sent already.
-    on conflict (id) do nothing
+    group by d.id, r.organization_id, r.tenant_id, r.id, d.target_id
   )${evaluations.length > 0 ? sql`, ${queueEvaluations(evaluations)}` : sql``}${queue ? sql`, ${ADD_TO_QUEUE}` : sql``}
   select id
   from rule`

@@ -33,6 +33,8 @@ export type ClaimedRule = {
   backfill_until: string | null
   backfill_status: 'waiting' | 'running' | 'completed' | null
   backfill_cursor: RunCursor | null
+  /** A notice waits: set by the worker. */
+  hasRaised?: boolean
 }
 
 /** Null if another worker has it, or if it is gone or off. */

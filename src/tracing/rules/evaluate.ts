@@ -46,13 +46,19 @@ const listDue = (condition: SQL): SQL<Row> => sql<Row>`
 
 /** The condition is on rules `r`. */
 export async function evaluateAndSend(services: Services, condition: SQL): Promise<void> {
-  await evaluateRules(services, condition)
+  const raisedIn = await evaluateRules(services, condition)
   // Models are slow, and nothing waits for them.
-  await Promise.all([sendRuleWebhooks(services, condition), runEvaluations(services, condition)])
+  await Promise.all([
+    ...[...raisedIn].map(tenant => services.deliverEvents?.(tenant)),
+    sendRuleWebhooks(services, condition),
+    runEvaluations(services, condition),
+  ])
 }
 
-async function evaluateRules(services: Services, condition: SQL): Promise<void> {
+/** Returns the workspaces in which an alert was raised. */
+async function evaluateRules(services: Services, condition: SQL): Promise<Set<string>> {
   const { platform, database } = services
+  const raisedIn = new Set<string>()
   const [, rows] = (await runAsSystem(database, setClock(platform), listDue(condition))) as [
     unknown,
     [string, string][],
@@ -63,13 +69,17 @@ async function evaluateRules(services: Services, condition: SQL): Promise<void> 
   await workInTurns(due, {
     maxConcurrent: MAX_CONCURRENT,
     stopping: platform.stopping,
-    work: ({ id }) => evaluateRule(services, id, Date.now() + share),
+    work: async ({ id, workspace }) => {
+      if (await evaluateRule(services, id, Date.now() + share)) raisedIn.add(workspace)
+    },
   })
+  return raisedIn
 }
 
-async function evaluateRule(services: Services, id: string, deadline: number): Promise<void> {
+/** True if an alert was raised. */
+async function evaluateRule(services: Services, id: string, deadline: number): Promise<boolean> {
   const rule = await claimRule(services, id)
-  if (!rule) return
+  if (!rule) return false
   const ctx = actAsRule(services, rule)
   try {
     const hasTime = () => Date.now() < deadline && !services.platform.stopping?.aborted
@@ -79,6 +89,7 @@ async function evaluateRule(services: Services, id: string, deadline: number): P
   } catch (error) {
     services.platform.log({ level: 'warn', rule: id, error: 'rule not evaluated', message: String(error) })
   }
+  return rule.hasRaised === true
 }
 
 type Filters = { [Name in 'filter' | 'trace_filter' | 'tree_filter']?: string | null | undefined }

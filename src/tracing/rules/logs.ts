@@ -12,13 +12,14 @@ type RuleParams = z.output<typeof schema.RuleRef>
 
 type Delivery = {
   id: string
-  kind: 'webhook' | 'alert'
   url: string | null
   state: 'waiting' | 'delivered' | 'failed'
   attempts: number
   answer_status: number | null
   error: string | null
 }
+/** Of a notice of an alert. */
+type Notice = Pick<Delivery, 'id' | 'attempts' | 'answer_status' | 'error'> & { state: Delivery['state'] | 'dropped' }
 type Evaluation = {
   id: string
   evaluator_id: string
@@ -43,12 +44,13 @@ type LogRow = {
   place: string
   outcomes: RuleOutcomes
   deliveries: Delivery[] | null
+  notices: Notice[] | null
   evaluations: Evaluation[] | null
 }
 
 const DELIVERIES = sql`(
   select json_agg(json_build_object(
-    'id', d.id, 'kind', d.kind, 'state', d.state, 'attempts', d.attempts, 'answer_status', d.answer_status,
+    'id', d.id, 'state', d.state, 'attempts', d.attempts, 'answer_status', d.answer_status,
     'error', d.error, 'url', (
       select w ->> 'url'
       from json_array_elements(r.webhooks) w
@@ -57,6 +59,17 @@ const DELIVERIES = sql`(
   ) order by d.id)
   from rule_deliveries d
   where d.id = any(a.delivery_ids) and d.rule_id = a.rule_id and d.tenant_id = current_tenant()
+)`
+
+/** The notices that told of the incident. They go with an alert that the rule no longer has. */
+const NOTICES = sql`(
+  select json_agg(json_build_object(
+    'id', n.id, 'state', n.state, 'attempts', n.attempts, 'answer_status', n.answer_status, 'error', n.error
+  ) order by n.id)
+  from channels c
+  join notices n on n.channel_id = c.id and n.thread = a.outcomes #>> '{alert, incident_id}'
+    and n.sequence = (a.outcomes #>> '{alert, sequence}')::bigint
+  where c.run_rule_id = a.rule_id and c.tenant_id = current_tenant()
 )`
 
 const EVALUATIONS = sql`(
@@ -77,7 +90,7 @@ const selectLogs = (rule: string, condition: SQL, page: SQL): SQL<Row> => sql<Ro
       a.run_id, a.run_name, a.run_type, a.run_session_id, a.thread_id, a.created_at, a.outcomes,
       coalesce(a.start_time, a.created_at) as start_time, coalesce(a.end_time, a.start_time, a.created_at) as end_time,
       a.created_at::text as place, ${DELIVERIES} as deliveries,
-      ${EVALUATIONS} as evaluations
+      ${NOTICES} as notices, ${EVALUATIONS} as evaluations
     from rule_applications a
     where a.rule_id = r.id and a.tenant_id = current_tenant() and ${condition}
     order by a.created_at desc, a.run_id desc
@@ -102,23 +115,27 @@ function toWire(rule_id: string, row: LogRow): schema.RuleLog {
     add_to_annotation_queue: add_to_annotation_queue ? show(add_to_annotation_queue) : null,
     add_to_dataset: add_to_dataset ? show(add_to_dataset) : null,
     evaluators: judgedOf(row.evaluations),
-    alerts: sentOf(row.deliveries, 'alert'),
-    webhooks: sentOf(row.deliveries, 'webhook'),
+    alerts: toldOf(outcomes.alert, row.notices),
+    webhooks: sentOf(row.deliveries),
     extend_only: extend_only ? show(extend_only) : null,
   }
 }
 
+type Sent = Pick<Delivery, 'id'> & { state: Notice['state'] }
+
 /** Null while some of it is still to be sent. */
-function sentOf(all: Delivery[] | null, kind: Delivery['kind']): schema.RuleLog['webhooks'] {
-  const deliveries = (all ?? []).filter(one => one.kind === kind)
-  if (deliveries.length === 0 || deliveries.some(({ state }) => state === 'waiting')) return null
-  const outcome = deliveries.some(({ state }) => state === 'failed') ? 'error' : 'success'
-  const show = ({ id, kind: _, url, ...one }: Delivery) => ({
-    message_id: id,
-    ...(kind === 'webhook' && { url }),
-    ...one,
-  })
-  return { outcome, payload: { deliveries: deliveries.map(show) } }
+function sentOf(sent: Sent[] | null, members: object = {}): schema.RuleLog['webhooks'] {
+  if (!sent || sent.some(({ state }) => state === 'waiting')) return null
+  const outcome = sent.some(({ state }) => state === 'failed') ? 'error' : 'success'
+  return { outcome, payload: { ...members, deliveries: sent.map(({ id, ...one }) => ({ message_id: id, ...one })) } }
+}
+
+function toldOf(alert: RuleOutcomes['alert'], notices: Notice[] | null): schema.RuleLog['alerts'] {
+  if (!alert) return null
+  const { incident_id, sequence } = alert
+  if (sequence === null) return { outcome: 'skipped', payload: { incident_id, reason: 'not_told' } }
+  if (!notices) return { outcome: 'error', payload: { incident_id, reason: 'alert_removed', deliveries: [] } }
+  return sentOf(notices, { incident_id })
 }
 
 /** An evaluator that failed shows before one that was skipped. Null while one is still to be asked. */

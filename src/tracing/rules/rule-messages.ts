@@ -1,4 +1,4 @@
-// Sends the webhooks of rules, signed as in Standard Webhooks, to each rule's URLs, and its alerts to PagerDuty.
+// Sends the webhooks of rules, signed as in Standard Webhooks, to each rule's URLs.
 import { type SQL, sql } from 'drizzle-orm'
 import { postMessage } from '../../connect/webhooks/send.ts'
 import { type Row, run, uuidArray } from '../../kernel/db/db.ts'
@@ -11,10 +11,9 @@ import { PAGE_PAYLOAD_BYTES } from '../runs/object-links.ts'
 import { columnsOf, DEFAULT_SELECT } from '../runs/run-wire.ts'
 import { showRuns } from '../runs/runs.ts'
 import { feedbackStats } from '../store/postgres/feedback-stats.ts'
-import { buildAlert } from './alerts.ts'
 import { actAsRule } from './claimed-rule.ts'
 import { claimNext, isOwnAttempt, listDueRules, type RuleWork } from './due-work.ts'
-import { HEADER_PLACE, type RuleAlert, type RuleWebhook, SECRET_PLACE } from './tables.ts'
+import { HEADER_PLACE, type RuleWebhook, SECRET_PLACE } from './tables.ts'
 
 /** Two of the attempts are repeats, after a connection that failed or an answer of 500 and more. */
 const MAX_ATTEMPTS = 3
@@ -25,14 +24,11 @@ const DELIVERIES_PER_RULE = 20
 
 type Delivery = OutboxItem & {
   rule: { id: string; organization_id: string; tenant_id: string; display_name: string; secret: string }
-  kind: 'webhook' | 'alert'
   /** Null if the rule does not have it any more. */
   webhook: RuleWebhook | null
-  alert: RuleAlert | null
   run_ids: string[]
   start_time: string
   end_time: string
-  created_at: string
 }
 type Post = { url: string; headers: Record<string, string>; body: string }
 
@@ -52,9 +48,7 @@ const claimDelivery = (rule: string): SQL<Row> => sql<Row>`
   with ${claimNext(DELIVERIES, rule)}
   select json_build_object(
       'id', d.id, 'attempts', d.attempts, 'run_ids', d.run_ids, 'start_time', d.start_time, 'end_time', d.end_time,
-      'kind', d.kind, 'created_at', d.created_at,
       'webhook', (select w from json_array_elements(r.webhooks) w where w ->> 'id' = d.target_id::text),
-      'alert', (select w from json_array_elements(r.alerts) w where w ->> 'id' = d.target_id::text),
       'rule', json_build_object(
         'id', r.id, 'organization_id', r.organization_id, 'tenant_id', r.tenant_id, 'display_name', r.display_name,
         'secret', r.webhook_secret
@@ -83,10 +77,10 @@ const OUTBOX: Outbox<Delivery, number> = {
 }
 
 async function sendDelivery(services: Services, item: Delivery): Promise<number> {
-  const { url, headers, body } = await (item.kind === 'alert' ? writeAlert : writeMessage)(services, item)
+  const { url, headers, body } = await writeMessage(services, item)
   const { answer, error } = await postMessage(services, url, headers, body, TIMEOUT_MS)
   if (error === null) return answer!.status
-  const isBusy = answer !== null && (answer.status >= 500 || (item.kind === 'alert' && answer.status === 429))
+  const isBusy = answer !== null && answer.status >= 500
   throw new UnansweredError(error, answer?.status ?? null, !isBusy && error !== 'upstream_error')
 }
 
@@ -101,11 +95,6 @@ async function writeMessage(services: Services, item: Delivery): Promise<Post> {
     [name, await sealer.open(sealed, rule.id, HEADER_PLACE)] as const
   const own = Object.fromEntries(await Promise.all(Object.entries(webhook.headers).map(open)))
   return { url: webhook.url, headers: { ...own, ...messageHeaders(message, [signature]) }, body }
-}
-
-async function writeAlert(services: Services, { alert, ...item }: Delivery): Promise<Post> {
-  if (!alert) throw new UnansweredError('alert_removed', null, true)
-  return buildAlert(services, { ...item, alert })
 }
 
 /** The runs as they are now. Long payloads are included up to a limit, and otherwise behind signed URLs. */

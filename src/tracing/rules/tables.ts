@@ -34,7 +34,7 @@ export const SECRET_PLACE = 'rule webhook secret'
 export const HEADER_PLACE = 'rule webhook header'
 /** Header values are sealed under the rule's id. */
 export type RuleWebhook = { id: string; url: string; headers: Record<string, string> }
-/** The routing key is sealed under the rule's id. */
+/** The routing key is sealed under the rule's id. The channel of this id, made at the first match, has it, too. */
 export type RuleAlert = {
   id: string
   routing_key: string
@@ -148,8 +148,13 @@ export const finishedRuns = pgTable(
 )
 
 export type RuleOutcome = { outcome: 'success' | 'skipped' | 'error'; payload?: Record<string, unknown> | null }
-/** Outcomes by the members of the log. Those of webhooks are in their deliveries. */
-export type RuleOutcomes = Partial<Record<'add_to_annotation_queue' | 'add_to_dataset' | 'extend_only', RuleOutcome>>
+/** By the members of the log. Outcomes of webhooks are in their deliveries, those of alerts in their notices. */
+export type RuleOutcomes = Partial<
+  Record<'add_to_annotation_queue' | 'add_to_dataset' | 'extend_only', RuleOutcome>
+> & {
+  /** `sequence`: of the notice that told of it. Null: a mute covers it, or it is to last first. */
+  alert?: { incident_id: string; sequence: number | null }
+}
 
 /** A rule acts on a run once: the row is written with its actions. */
 export const ruleApplications = pgTable(
@@ -186,10 +191,11 @@ export const ruleDeliveries = pgTable(
     rule_id: uuid()
       .notNull()
       .references(() => runRules.id, { onDelete: 'cascade' }),
+    /** Always `webhook`: alerts were deliveries once. */
     kind: text({ enum: ['webhook', 'alert'] })
       .notNull()
       .default('webhook'),
-    /** The webhook or the alert, within those of the rule. */
+    /** The webhook, within those of the rule. */
     target_id: uuid().notNull(),
     run_ids: uuid().array().notNull(),
     /** The first start and the last end of these runs. */

@@ -36,9 +36,9 @@ export function buildPagerDutyEvent(services: SendServices, channel: OutgoingCha
     client_url: link,
     links: [{ href: link, text: 'Open in Slipway' }],
     payload: {
-      summary: shorten(content.title, 1024),
+      summary: shorten(channel.config.summary ?? content.title, 1024),
       source: configuredOrigin(services.config),
-      severity: content.severity,
+      severity: channel.config.severity ?? content.severity,
       timestamp: toIsoTime(content.started_at),
       component: shorten(content.title, 255),
       class: thread.split(/[ :]/, 1)[0],
