@@ -159,7 +159,7 @@ describe('the dashboard', () => {
     await page.getByLabel('Copy the secret now').waitFor()
     await page.getByRole('link', { name: /send a test event/ }).click()
     await press(page, 'Send test event')
-    await seeHeading(page, 'The test event was received')
+    await seeHeading(page, 'The test event was accepted')
     expect(receiver.messages.map(({ json }) => json.type)).toEqual(['webhook.ping'])
 
     receiver.answer = response => response.writeHead(500, { 'Content-Type': 'text/plain' }).end('No room here')

@@ -5,18 +5,19 @@ import type { Reply } from '../../api/client.ts'
 import { explainMissing } from '../../api/permissions.ts'
 import { isMissing, usePages, useRead } from '../../api/queries.ts'
 import { ActionButton } from '../../parts/action.tsx'
-import { Button, ButtonLink } from '../../parts/button.tsx'
+import { ButtonLink } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
 import { Icon } from '../../parts/icon.tsx'
 import { PageHead, Stack } from '../../parts/page.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
-import { Body, Foot, Marked, Note } from '../../parts/sections.tsx'
+import { Body, Foot, Note } from '../../parts/sections.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Cell, More, Row, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
+import { HealthCard, TestResult } from '../receiver-cards.tsx'
 import type { ScreenProps } from '../screen-props.ts'
 import { changeChannel, deleteChannel, sendConfirmation, setEnabled, testChannel } from './actions.ts'
 import {
@@ -58,7 +59,6 @@ export default function ChannelPage({ workspace, params, me }: ScreenProps<{ cha
   const missing = channel.is_own ? undefined : explainMissing(me, workspace, 'channels:manage')
   const state = stateOfChannel(channel)
   const isOff = !channel.enabled
-  const why = explainHealth(channel)
   return (
     <>
       <PageHead
@@ -81,20 +81,23 @@ export default function ChannelPage({ workspace, params, me }: ScreenProps<{ cha
         ]}
       />
       <Stack>
-        {why && (
-          <Card
-            tone={state.tone === 'bad' || state.tone === 'warn' ? state.tone : undefined}
-            title={<Marked {...state}>{state.word}</Marked>}
-          >
-            <Body>
-              <Note>{why}</Note>
-              {channel.target.kind === 'email' && channel.health.status === 'unconfirmed' && (
-                <ActionButton action={sendConfirmation(channel, missing)} />
-              )}
-            </Body>
-          </Card>
+        <HealthCard state={state} why={explainHealth(channel)}>
+          {channel.target.kind === 'email' && channel.health.status === 'unconfirmed' && (
+            <ActionButton action={sendConfirmation(channel, missing)} />
+          )}
+        </HealthCard>
+        {tested && (
+          <TestResult
+            thing="test notice"
+            tested={tested}
+            answer={
+              tested.answer_status === null
+                ? describeError(tested.error)
+                : `The receiver responded with ${tested.answer_status}.`
+            }
+            onClose={() => setTested(undefined)}
+          />
         )}
-        {tested && <TestResult tested={tested} onClose={() => setTested(undefined)} />}
         <ToldOf channel={channel} missing={missing} />
         <Notices workspace={workspace} channel={channel} />
       </Stack>
@@ -112,31 +115,6 @@ export default function ChannelPage({ workspace, params, me }: ScreenProps<{ cha
     </>
   )
 }
-
-const TestResult = ({ tested, onClose }: { tested: Test; onClose: () => void }) => (
-  <Card
-    tone={tested.delivered ? undefined : 'bad'}
-    title={
-      <Marked shape={tested.delivered ? 'check' : 'octagon'} tone={tested.delivered ? 'ok' : 'bad'}>
-        {tested.delivered ? 'The test notice was accepted' : 'The test notice was not accepted'}
-      </Marked>
-    }
-    aside={
-      <>
-        {tested.duration_ms} ms
-        <Button small look="bare" icon="cross" aria-label="Hide the test notice" onClick={onClose} />
-      </>
-    }
-  >
-    <Body>
-      <Note>
-        {tested.answer_status === null
-          ? describeError(tested.error)
-          : `The receiver responded with ${tested.answer_status}.`}
-      </Note>
-    </Body>
-  </Card>
-)
 
 const ToldOf = ({ channel, missing }: { channel: Channel; missing: string | undefined }) => (
   <Card title="Told of">

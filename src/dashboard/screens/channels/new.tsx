@@ -2,18 +2,18 @@
 import { useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import type { Reply } from '../../api/client.ts'
-import { type Faults, faultAt, listFaults } from '../../api/faults.ts'
+import { type Faults, faultAt } from '../../api/faults.ts'
 import { explainMissing } from '../../api/permissions.ts'
-import { CopyAs, useAction } from '../../parts/action.tsx'
-import { Button, ButtonLink } from '../../parts/button.tsx'
+import { ButtonLink } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
 import { CheckField, SelectField, TextField } from '../../parts/form.tsx'
-import { Choices, Form, SecretField } from '../../parts/form-frame.tsx'
+import { Choices, SecretField } from '../../parts/form-frame.tsx'
 import { PageHead } from '../../parts/page.tsx'
 import { Body } from '../../parts/sections.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
+import { ActionForm } from '../action-form.tsx'
 import type { ScreenProps } from '../screen-props.ts'
 import { createChannel, createOwnChannel, type NewBody } from './actions.ts'
 import { DEPLOYS } from './channel-state.ts'
@@ -54,14 +54,6 @@ export default function NewChannel({ workspace, me }: ScreenProps) {
   const [draft, setDraft] = useState(EMPTY)
   const [created, setCreated] = useState<Reply<'POST /v2/channels'>>()
   const [, navigate] = useLocation()
-  const { start, busy, error } = useAction({
-    onDone: reply => {
-      const channel = reply as Reply<'POST /v2/channels'>
-      if (channel.secret) setCreated(channel)
-      else navigate(toAddress(`/channels/${channel.id}`))
-    },
-    showsError: true,
-  })
   const common = { deploys: draft.deploys, is_default: draft.isDefault }
   const name = draft.name.trim()
   const action =
@@ -90,25 +82,23 @@ export default function NewChannel({ workspace, me }: ScreenProps) {
   return (
     <>
       <PageHead title="Create a channel" />
-      <Card title="Channel">
-        <Form
-          error={error}
-          label="Create a channel"
-          onSubmit={() => start(action)}
-          footer={
-            <>
-              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
-                {action.label}
-              </Button>
-              <ButtonLink href={toAddress('/channels')}>Cancel</ButtonLink>
-              <CopyAs action={action} />
-            </>
-          }
-        >
-          <Choices legend="Receiver" value={draft.way} onChange={way => change({ way, secret: '' })} options={WAYS} />
-          <Fields draft={draft} change={change} faults={listFaults(error)} />
-        </Form>
-      </Card>
+      <ActionForm
+        title="Channel"
+        action={action}
+        cancel="/channels"
+        onDone={reply => {
+          const channel = reply as Reply<'POST /v2/channels'>
+          if (channel.secret) setCreated(channel)
+          else navigate(toAddress(`/channels/${channel.id}`))
+        }}
+      >
+        {faults => (
+          <>
+            <Choices legend="Receiver" value={draft.way} onChange={way => change({ way, secret: '' })} options={WAYS} />
+            <Fields draft={draft} change={change} faults={faults} />
+          </>
+        )}
+      </ActionForm>
     </>
   )
 }

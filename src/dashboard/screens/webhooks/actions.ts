@@ -16,9 +16,10 @@ export const createWebhook = (body: NewBody, unavailable: Unavailable): Action =
   done: 'The webhook is created. Copy the secret now.',
 })
 
-export const changeWebhook = (webhook: Webhook, body: PatchBody): Action => ({
+export const changeWebhook = (webhook: Webhook, body: PatchBody, unavailable: Unavailable): Action => ({
   label: 'Save webhook',
   request: request('PATCH /v2/webhooks/{webhook_id}', { ...refOf(webhook), body }),
+  unavailable,
   done: 'The webhook is saved.',
 })
 

@@ -1,17 +1,16 @@
 // Creates a webhook, and shows its secret once.
 import { useState } from 'preact/hooks'
 import type { Reply } from '../../api/client.ts'
-import { listFaults } from '../../api/faults.ts'
 import { explainMissing } from '../../api/permissions.ts'
-import { CopyAs, useAction } from '../../parts/action.tsx'
-import { Button, ButtonLink } from '../../parts/button.tsx'
+import { ButtonLink } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
-import { Form } from '../../parts/form-frame.tsx'
 import { PageHead } from '../../parts/page.tsx'
 import { Body } from '../../parts/sections.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
+import { ActionForm } from '../action-form.tsx'
+import { explainScope } from '../scope-fields.tsx'
 import type { ScreenProps } from '../screen-props.ts'
 import { createWebhook } from './actions.ts'
 import { Verify } from './verify.tsx'
@@ -21,11 +20,7 @@ export default function NewWebhook({ workspace, me }: ScreenProps) {
   useCrumbs({ label: 'Webhooks', to: '/webhooks' }, { label: 'Create' })
   const [draft, setDraft] = useState(EMPTY_DRAFT)
   const [created, setCreated] = useState<Reply<'POST /v2/webhooks'>>()
-  const { start, busy, error } = useAction({
-    onDone: reply => setCreated(reply as Reply<'POST /v2/webhooks'>),
-    showsError: true,
-  })
-  const action = createWebhook(toBody(draft), explainMissing(me, workspace, 'webhooks:manage'))
+  const missing = explainMissing(me, workspace, 'webhooks:manage')
   if (created)
     return (
       <>
@@ -48,29 +43,21 @@ export default function NewWebhook({ workspace, me }: ScreenProps) {
   return (
     <>
       <PageHead title="Create a webhook" />
-      <Card title="Webhook">
-        <Form
-          error={error}
-          label="Create a webhook"
-          onSubmit={() => start(action)}
-          footer={
-            <>
-              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
-                {action.label}
-              </Button>
-              <ButtonLink href={toAddress('/webhooks')}>Cancel</ButtonLink>
-              <CopyAs action={action} />
-            </>
-          }
-        >
+      <ActionForm
+        title="Webhook"
+        action={createWebhook(toBody(draft), missing ?? explainScope(draft.scope))}
+        cancel="/webhooks"
+        onDone={reply => setCreated(reply as Reply<'POST /v2/webhooks'>)}
+      >
+        {faults => (
           <WebhookFields
             workspace={workspace}
             draft={draft}
             onChange={part => setDraft(current => ({ ...current, ...part }))}
-            faults={listFaults(error)}
+            faults={faults}
           />
-        </Form>
-      </Card>
+        )}
+      </ActionForm>
     </>
   )
 }

@@ -2,26 +2,27 @@
 import { useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import type { Reply } from '../../api/client.ts'
-import { listFaults } from '../../api/faults.ts'
 import { explainMissing } from '../../api/permissions.ts'
 import { isMissing, useRead } from '../../api/queries.ts'
 import { useCommands } from '../../commands/commands.ts'
 import { formatExact, formatShort } from '../../format/time.ts'
-import { ActionButton, CopyAs, useAction } from '../../parts/action.tsx'
+import { ActionButton, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
 import { SelectField } from '../../parts/form.tsx'
-import { Form } from '../../parts/form-frame.tsx'
 import { Icon } from '../../parts/icon.tsx'
 import { PageHead, Stack } from '../../parts/page.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
-import { Body, Foot, Marked, Note } from '../../parts/sections.tsx'
+import { Body, Foot, Note } from '../../parts/sections.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress, useFilter } from '../../router/links.tsx'
+import { ActionForm } from '../action-form.tsx'
+import { HealthCard, TestResult } from '../receiver-cards.tsx'
+import { explainScope } from '../scope-fields.tsx'
 import type { ScreenProps } from '../screen-props.ts'
 import { changeWebhook, deleteWebhook, pause, ping, recoverSince, resume, rotateSecret } from './actions.ts'
 import { Deliveries } from './deliveries.tsx'
@@ -110,16 +111,7 @@ export default function WebhookPage({ workspace, params, me }: ScreenProps<{ web
       />
       {question}
       <Stack>
-        {why && (
-          <Card
-            tone={state.tone === 'bad' || state.tone === 'warn' ? state.tone : undefined}
-            title={<Marked {...state}>{state.word}</Marked>}
-          >
-            <Body>
-              <Note>{why}</Note>
-            </Body>
-          </Card>
-        )}
+        <HealthCard state={state} why={why} />
         {pinged && <PingResult pinged={pinged} onClose={() => setPinged(undefined)} />}
         {open === 'edit' && !missing && (
           <EditCard workspace={workspace} webhook={webhook} key={webhook.updated_at} onClose={() => setOpen('')} />
@@ -150,63 +142,42 @@ export default function WebhookPage({ workspace, params, me }: ScreenProps<{ web
 
 type Ping = Reply<'POST /v2/webhooks/{webhook_id}/ping'>
 const PingResult = ({ pinged, onClose }: { pinged: Ping; onClose: () => void }) => (
-  <Card
-    tone={pinged.delivered ? undefined : 'bad'}
-    title={
-      <Marked shape={pinged.delivered ? 'check' : 'octagon'} tone={pinged.delivered ? 'ok' : 'bad'}>
-        {pinged.delivered ? 'The test event was received' : 'The test event was not received'}
-      </Marked>
+  <TestResult
+    thing="test event"
+    tested={pinged}
+    answer={
+      pinged.error
+        ? `${describeError(pinged.error)}. Test events are not retried.`
+        : `The receiver responded with ${pinged.answer?.status}.`
     }
-    aside={
-      <>
-        {pinged.duration_ms} ms
-        <Button small look="bare" icon="cross" aria-label="Hide the test event" onClick={onClose} />
-      </>
-    }
+    onClose={onClose}
   >
-    <Body>
-      <Note>
-        {pinged.error
-          ? `${describeError(pinged.error)}. Test events are not retried.`
-          : `The receiver responded with ${pinged.answer?.status}.`}
-      </Note>
-      <details class={styles.exchange} open={pinged.error !== null}>
-        <summary>Response and request</summary>
-        <Exchange request={pinged.request} answer={pinged.answer} />
-      </details>
-    </Body>
-  </Card>
+    <details class={styles.exchange} open={pinged.error !== null}>
+      <summary>Response and request</summary>
+      <Exchange request={pinged.request} answer={pinged.answer} />
+    </details>
+  </TestResult>
 )
 
 type EditProps = { workspace: string; webhook: Webhook; onClose: () => void }
 function EditCard({ workspace, webhook, onClose }: EditProps) {
   const [draft, setDraft] = useState(() => toDraft(webhook))
-  const { start, busy, error } = useAction({ onDone: onClose, showsError: true })
-  const action = changeWebhook(webhook, toBody(draft))
   return (
-    <Card title="Edit the webhook">
-      <Form
-        error={error}
-        label="Edit the webhook"
-        onSubmit={() => start(action)}
-        footer={
-          <>
-            <Button type="submit" look="primary" busy={busy}>
-              {action.label}
-            </Button>
-            <Button onClick={onClose}>Discard changes</Button>
-            <CopyAs action={action} />
-          </>
-        }
-      >
+    <ActionForm
+      title="Edit the webhook"
+      action={changeWebhook(webhook, toBody(draft), explainScope(draft.scope))}
+      cancel={onClose}
+      onDone={onClose}
+    >
+      {faults => (
         <WebhookFields
           workspace={workspace}
           draft={draft}
           onChange={part => setDraft(current => ({ ...current, ...part }))}
-          faults={listFaults(error)}
+          faults={faults}
         />
-      </Form>
-    </Card>
+      )}
+    </ActionForm>
   )
 }
 
