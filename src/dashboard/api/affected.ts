@@ -25,7 +25,7 @@ const SHOWN_ON: Record<string, string[]> = {
   alert_rule: ['/v2/alert', '/v2/incidents'],
   alert_settings: ['/v2/alert'],
   alert_mute: ['/v2/alert', '/v2/incidents'],
-  drain: [],
+  drain: ['/v2/drains'],
   oauth_provider: ['/v2/auth'],
   oauth_token: ['/v2/auth/tokens'],
   oauth_flow: [],

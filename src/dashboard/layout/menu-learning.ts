@@ -13,6 +13,7 @@ const FOLDED = [
   { path: '/listeners', read: '/v2/listeners', event: 'listener.created' },
   { path: '/integrations', read: '/v1/integrations/forge/githost/install', event: 'integration.connected' },
   { path: '/providers', read: '/v2/auth/providers', event: 'oauth_provider.created' },
+  { path: '/drains', read: '/v2/drains', event: 'drain.created' },
   { path: '/webhooks', read: '/v2/webhooks', event: 'webhook.created' },
   { path: '/models', read: '/v1/model-configurations', event: 'model_configuration.created' },
   { path: '/roles', read: undefined, event: 'workspace_member.added' },

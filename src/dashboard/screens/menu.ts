@@ -33,6 +33,7 @@ export const OPENED_BY_KEYS: Opened[] = [
   { path: '/integrations', label: 'Git hosts', icon: 'branch', keys: 'g g', group: 'Connect', isFolded: true },
   { path: '/providers', label: 'Providers', icon: 'plug', keys: 'g o', group: 'Connect', isFolded: true },
   { path: '/channels', label: 'Channels', icon: 'bell', keys: 'g c', group: 'Connect' },
+  { path: '/drains', label: 'Drains', icon: 'out', keys: 'g x', group: 'Connect', isFolded: true },
   { path: '/webhooks', label: 'Webhooks', icon: 'hook', keys: 'g w', group: 'Connect', isFolded: true },
   { path: '/models', label: 'Models', icon: 'spark', keys: 'g i', group: 'Connect', isFolded: true },
   { path: '/members', label: 'Members', icon: 'person', keys: 'g m', group: 'Settings' },
