@@ -71,6 +71,8 @@ type TextProps = FieldProps & {
   /** The keyboard of a phone. */
   inputMode?: 'text' | 'numeric' | 'decimal' | 'url' | 'email'
   unit?: string
+  /** Values to choose from, or to complete what is typed. */
+  suggestions?: readonly string[]
   wide?: boolean
 }
 export function TextField({
@@ -81,9 +83,11 @@ export function TextField({
   rows = 1,
   inputMode,
   unit,
+  suggestions,
   wide,
   ...field
 }: TextProps) {
+  const list = useId()
   const shared = { value, placeholder, autocomplete: 'off', spellcheck: false, class: mono ? styles.mono : undefined }
   return (
     <Field wide={wide ?? rows > 1} {...field}>
@@ -102,8 +106,16 @@ export function TextField({
               {...shared}
               type="text"
               inputMode={inputMode}
+              {...(suggestions && { list })}
               onInput={({ currentTarget }) => onChange(currentTarget.value)}
             />
+            {suggestions && (
+              <datalist id={list}>
+                {suggestions.map(one => (
+                  <option key={one} value={one} />
+                ))}
+              </datalist>
+            )}
             {unit && <span class={styles.unit}>{unit}</span>}
           </span>
         )
@@ -111,6 +123,23 @@ export function TextField({
     </Field>
   )
 }
+
+type TimeProps = FieldProps & {
+  /** `time` is a time of the day. */
+  type?: 'datetime-local' | 'time'
+  value: string
+  onChange: (value: string) => void
+}
+export const TimeField = ({ type = 'datetime-local', value, onChange, ...field }: TimeProps) => (
+  <Field {...field}>
+    {control => (
+      <input {...control} type={type} value={value} onInput={({ currentTarget }) => onChange(currentTarget.value)} />
+    )}
+  </Field>
+)
+/** The value of a `TimeField` for a time, in the time zone of the browser. */
+export const toLocalInput = (time: number): string =>
+  new Date(time - new Date(time).getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
 
 type Option = { value: string; label: string; group?: string }
 type SelectProps = FieldProps & { value: string; options: Option[]; onChange: (value: string) => void }
@@ -159,6 +188,9 @@ export function CheckField({ label, hint, fault, isChanged, unavailable, checked
     </div>
   )
 }
+
+/** Two fields of a form beside each other, where there is room. */
+export const Pair = ({ children }: { children: ComponentChildren }) => <div class={styles.pair}>{children}</div>
 
 /** Fields beside each other where there is room. */
 export const Fields = ({ children }: { children: ComponentChildren }) => <div class={styles.fields}>{children}</div>

@@ -123,7 +123,8 @@ export function describeValue({ rule, signals }: Watched, value: number): string
     return EVENTS[cause] ?? (/^[a-z_]+\.[a-z_]+$/.test(cause) ? `The event ${cause} was recorded.` : cause)
   }
   const window = showSeconds(condition.window_seconds)
-  if (condition.kind === 'log') return `${value} lines contain “${condition.contains}” within ${window}.`
+  if (condition.kind === 'log')
+    return `${value === 1 ? '1 line contains' : `${value} lines contain`} “${condition.contains}” within ${window}.`
   const { metric, operator, threshold } = condition
   const limit = showValue(condition, threshold)
   return `${NAMES[metric]} is ${showValue(condition, value)} over ${window}, ${operator} ${limit}.`

@@ -4,6 +4,8 @@ import type { CallOptions } from '../../api/client.ts'
 import type { AlertRule, Incident, Mute } from './alert-state.ts'
 
 type Unavailable = string | undefined
+export type NewMuteBody = NonNullable<CallOptions<'POST /v2/alert-mutes'>['body']>
+type RulePatch = NonNullable<CallOptions<'PATCH /v2/alert-rules/{alert_rule_id}'>['body']>
 export type NewRuleBody = NonNullable<CallOptions<'POST /v2/alert-rules'>['body']>
 
 export const acknowledge = ({ id }: Pick<Incident, 'id'>, unavailable: Unavailable): Action => ({
@@ -27,6 +29,13 @@ export const createRule = (body: NewRuleBody, unavailable: Unavailable): Action 
   request: request('POST /v2/alert-rules', { body }),
   unavailable,
   done: 'The alert rule is created.',
+})
+
+export const changeRule = ({ id }: AlertRule, body: RulePatch, unavailable: Unavailable): Action => ({
+  label: 'Save alert rule',
+  request: request('PATCH /v2/alert-rules/{alert_rule_id}', { params: { alert_rule_id: id }, body }),
+  unavailable,
+  done: 'The alert rule is saved.',
 })
 
 export const setRuleEnabled = ({ id, name }: AlertRule, enabled: boolean, unavailable: Unavailable): Action => ({
@@ -70,10 +79,17 @@ export const muteForAnHour = (rule_ids: string[], unavailable: Unavailable): Act
   done: 'Nobody is told for an hour. Incidents are recorded.',
 })
 
-export const endMute = ({ id }: Mute, unavailable: Unavailable): Action => ({
-  label: 'End',
+export const createMute = (body: NewMuteBody, unavailable: Unavailable): Action => ({
+  label: 'Create mute',
+  request: request('POST /v2/alert-mutes', { body }),
+  unavailable,
+  done: 'The mute is created. Incidents are recorded meanwhile.',
+})
+
+export const endMute = ({ id, is_active }: Mute, unavailable: Unavailable): Action => ({
+  label: is_active ? 'End' : 'Remove',
   request: request('DELETE /v2/alert-mutes/{mute_id}', { params: { mute_id: id } }),
   command: `slipway alerts unmute ${id}`,
   unavailable,
-  done: 'The mute has ended. Channels are told of what still is open.',
+  done: is_active ? 'The mute has ended. Channels are told of what still is open.' : 'The mute is removed.',
 })

@@ -1,10 +1,13 @@
-// Incidents and alert rules in words (pure).
+// Incidents, alert rules and mutes in words (pure).
 import type { Item, Reply } from '../../../client/client.ts'
 import type { State, Tone } from '../../format/state.ts'
+import { formatExact, formatSeconds, formatShort } from '../../format/time.ts'
+import { METRICS, TRACE_METRICS, toWritten } from './metrics.ts'
 
 export type Incident = Item<'GET /v2/incidents'>
 export type IncidentDetails = Reply<'GET /v2/incidents/{incident_id}'>
 export type AlertRule = Item<'GET /v2/alert-rules'>
+export type Condition = AlertRule['condition']
 export type Mute = Item<'GET /v2/alert-mutes'>
 
 const TONES: Record<Incident['severity'], Tone> = { critical: 'bad', error: 'bad', warning: 'warn', info: 'idle' }
@@ -25,27 +28,19 @@ export const SEVERITIES: Record<AlertRule['severity'], string> = {
   info: 'Information',
 }
 
-export const METRICS: Record<string, string> = {
-  error_rate: 'Error rate (0 to 1)',
-  requests: 'Requests a minute',
-  latency_p50: 'Median latency (ms)',
-  latency_p95: 'Latency, 95th percentile (ms)',
-  latency_p99: 'Latency, 99th percentile (ms)',
-  cpu: 'CPU (cores)',
-  memory: 'Memory of a copy (share of its limit)',
-  disk: 'Fullest disk (share of its size)',
-  restarts: 'Restarts',
-  copies: 'Copies',
-}
-
 export function describeCondition({ condition }: Pick<AlertRule, 'condition'>): string {
   switch (condition.kind) {
     case 'metric':
-      return `${METRICS[condition.metric]} ${condition.operator} ${condition.threshold}`
-    case 'trace':
-      return `${condition.metric} of traces ${condition.operator} ${condition.threshold}`
-    case 'log':
-      return `${condition.count} or more lines with “${condition.contains}”`
+    case 'trace': {
+      const { label, unit, scale } = (condition.kind === 'metric' ? METRICS : TRACE_METRICS)[condition.metric]!
+      const value = `${toWritten(condition.threshold, scale)} ${unit}`.trim()
+      return `${label} ${condition.operator} ${value} within ${formatSeconds(condition.window_seconds)}`
+    }
+    case 'log': {
+      const lines = condition.count === 1 ? 'A line' : `${condition.count} lines`
+      const within = condition.count === 1 ? '' : ` within ${formatSeconds(condition.window_seconds)}`
+      return `${lines} with “${condition.contains}”${within}`
+    }
     case 'event':
       return condition.types.join(', ')
   }
@@ -58,3 +53,29 @@ export function explainUntold({ is_told, muted_until, state, reopened }: Inciden
   if (reopened > 0) return 'It has come back within an hour. The channels are told if it lasts.'
   return 'Nobody is told: its rule names no channel, and the workspace has no default channel.'
 }
+
+export const WEEKDAYS = { mon: 'Mon', tue: 'Tue', wed: 'Wed', thu: 'Thu', fri: 'Fri', sat: 'Sat', sun: 'Sun' } as const
+type Weekday = keyof typeof WEEKDAYS
+
+export type MutePhase = 'running' | 'coming' | 'ended'
+export function phaseOf({ is_active, ends_at }: Pick<Mute, 'is_active' | 'ends_at'>, now: number): MutePhase {
+  if (ends_at !== null && Date.parse(ends_at) <= now) return 'ended'
+  return is_active ? 'running' : 'coming'
+}
+
+const HALF_YEAR_MS = 182 * 86_400_000
+export function describeTimes({ starts_at, ends_at, weekly }: Mute, now: number): string {
+  /** A short one has no year. */
+  const format = (time: string) =>
+    Math.abs(Date.parse(time) - now) > HALF_YEAR_MS ? formatExact(time) : formatShort(time)
+  const hours =
+    weekly &&
+    `${weekly.days.map(day => WEEKDAYS[day as Weekday]).join(', ')}, ${weekly.from} to ${weekly.until} ` +
+      `(${weekly.time_zone})`
+  const begins = starts_at !== null && Date.parse(starts_at) > now && `from ${format(starts_at)}`
+  const ends = ends_at === null ? !weekly && 'until it is ended' : `until ${format(ends_at)}`
+  const text = [hours, [begins, ends].filter(Boolean).join(' ')].filter(Boolean).join(', ')
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}
+export const exactTimes = ({ starts_at, ends_at }: Mute): string =>
+  [starts_at && `From ${formatExact(starts_at)}`, ends_at && `Until ${formatExact(ends_at)}`].filter(Boolean).join('. ')

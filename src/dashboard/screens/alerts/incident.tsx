@@ -1,6 +1,7 @@
 // An incident: its cause, the last lines of the log, and its history.
 import { explainMissing } from '../../api/permissions.ts'
 import { isMissing, useRead } from '../../api/queries.ts'
+import { formatExact } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { ButtonLink } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
@@ -17,6 +18,9 @@ import { Link, toAddress } from '../../router/links.tsx'
 import type { ScreenProps } from '../screen-props.ts'
 import { acknowledge, muteForAnHour, resolve } from './actions.ts'
 import { explainUntold, type IncidentDetails, SEVERITIES, stateOfIncident } from './alert-state.ts'
+
+/** A fact is a text, which may be a time. */
+const TIME = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/
 
 export default function IncidentPage({ workspace, params, me }: ScreenProps<{ incident: string }>) {
   const ref = { params: { incident_id: params.incident } }
@@ -68,7 +72,12 @@ export default function IncidentPage({ workspace, params, me }: ScreenProps<{ in
         <Card title="Cause">
           <Body>
             <p>{incident.cause || 'The rule names no cause.'}</p>
-            <Facts facts={incident.evidence.facts.map(({ name, value }) => [name, value])} />
+            <Facts
+              facts={incident.evidence.facts.map(({ name, value }) => [
+                name,
+                TIME.test(value) ? formatExact(value) : value,
+              ])}
+            />
           </Body>
         </Card>
         {incident.evidence.chart && <Chart chart={incident.evidence.chart} />}

@@ -1,4 +1,4 @@
-// The incidents of the workspace, those that are open first, and its mutes.
+// The incidents of the workspace, those that are open first, and the mutes that cover them now.
 import { explainMissing } from '../../api/permissions.ts'
 import { usePages, useRead } from '../../api/queries.ts'
 import { ActionButton } from '../../parts/action.tsx'
@@ -7,33 +7,33 @@ import { Card } from '../../parts/card.tsx'
 import { Icon } from '../../parts/icon.tsx'
 import { Body, Note } from '../../parts/sections.tsx'
 import { StateLabel } from '../../parts/state.tsx'
-import { Cell, Row, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { toAddress } from '../../router/links.tsx'
 import { ResourceList } from '../resource-list.tsx'
 import type { ScreenProps } from '../screen-props.ts'
-import { endMute, muteForAnHour } from './actions.ts'
-import { type Incident, type Mute, SEVERITIES, stateOfIncident } from './alert-state.ts'
+import { muteForAnHour } from './actions.ts'
+import { describeTimes, type Incident, SEVERITIES, stateOfIncident } from './alert-state.ts'
+import { AlertsFrame } from './frame.tsx'
+
+/** A mute begins and ends without an event. */
+const READ_EVERY_MS = 30_000
 
 const isOpen = ({ state }: Incident): boolean => state !== 'resolved'
 
 export default function IncidentList({ workspace, me }: ScreenProps) {
   const settings = useRead(workspace, 'GET /v2/alert-settings', {})
-  const mutes = usePages(workspace, 'GET /v2/alert-mutes', { query: { limit: 100 } })
+  const mutes = usePages(workspace, 'GET /v2/alert-mutes', { query: { limit: 100 } }, { everyMs: READ_EVERY_MS })
+  const active = mutes.items?.filter(({ is_active }) => is_active) ?? []
   const missing = explainMissing(me, workspace, 'alerts:manage')
   const isUntold = settings.data?.default_channels === 0
   return (
     <ResourceList
       title="Alerts"
+      frame={parts => <AlertsFrame tab="" {...parts} />}
       thing="incident"
       caption="Incidents, those that are open first"
       query={usePages(workspace, 'GET /v2/incidents', { query: { limit: 100 } })}
-      actions={
-        <>
-          <ActionButton action={muteForAnHour([], missing)} />
-          <ButtonLink href={toAddress('/alerts/rules')}>Rules</ButtonLink>
-        </>
-      }
+      actions={<ActionButton action={muteForAnHour([], missing)} />}
       filter={{ by: 'title or cause', texts: one => [one.title, one.cause] }}
       views={[
         { name: 'open', label: 'Open', has: isOpen },
@@ -80,37 +80,23 @@ export default function IncidentList({ workspace, me }: ScreenProps) {
           </Body>
         </Card>
       )}
-      {mutes.items && mutes.items.length > 0 && <Mutes mutes={mutes.items} missing={missing} />}
+      {active.length > 0 && (
+        <Card tone="warn" title="Muted now">
+          <Body>
+            <ul>
+              {active.map(mute => (
+                <li key={mute.id}>
+                  {mute.reason}: {describeTimes(mute, Date.now())}
+                </li>
+              ))}
+            </ul>
+            <Note>Incidents that these mutes cover are recorded. Channels are told of them at the end.</Note>
+            <p>
+              <ButtonLink href={toAddress('/alerts/mutes')}>Open the mutes</ButtonLink>
+            </p>
+          </Body>
+        </Card>
+      )}
     </ResourceList>
   )
 }
-
-const describeTime = ({ ends_at, weekly }: Mute): string =>
-  weekly
-    ? `${weekly.days.join(', ')}, ${weekly.from} to ${weekly.until} (${weekly.time_zone})`
-    : ends_at === null
-      ? 'Until it is ended'
-      : `Until ${ends_at.slice(0, 16).replace('T', ' ')} UTC`
-
-const Mutes = ({ mutes, missing }: { mutes: Mute[]; missing: string | undefined }) => (
-  <Card title="Mutes">
-    <Table
-      caption="Mutes, newest first"
-      columns={[
-        { label: 'Reason', width: '40%' },
-        { label: 'Time', width: '40%' },
-        { label: 'End', width: '96', isEnd: true },
-      ]}
-    >
-      {mutes.map(mute => (
-        <Row key={mute.id}>
-          <Cell detail={mute.created_by_name}>{mute.reason}</Cell>
-          <Cell detail={mute.is_active ? 'Active' : 'Not active now'}>{describeTime(mute)}</Cell>
-          <Cell isEnd>
-            <ActionButton small action={endMute(mute, missing)} />
-          </Cell>
-        </Row>
-      ))}
-    </Table>
-  </Card>
-)

@@ -8,13 +8,15 @@ import { ResourceList } from '../resource-list.tsx'
 import type { ScreenProps } from '../screen-props.ts'
 import { setDefaults } from './actions.ts'
 import { describeCondition, SEVERITIES, stateOfRule } from './alert-state.ts'
+import { AlertsFrame } from './frame.tsx'
 
 export default function AlertRuleList({ workspace, me }: ScreenProps) {
   const settings = useRead(workspace, 'GET /v2/alert-settings', {})
   const missing = explainMissing(me, workspace, 'alerts:manage')
   return (
     <ResourceList
-      title="Alert rules"
+      title="Alerts"
+      frame={parts => <AlertsFrame tab="/rules" {...parts} />}
       thing="alert rule"
       caption="Alert rules, newest first"
       query={usePages(workspace, 'GET /v2/alert-rules', { query: { limit: 100 } })}

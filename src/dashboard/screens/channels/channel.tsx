@@ -158,7 +158,7 @@ function Notices({ workspace, channel }: { workspace: string; channel: Channel }
       {!items && !error && <Skeleton lines={5} />}
       {items?.length === 0 && (
         <Body>
-          <Note>No notices yet. Send a test notice to see that one arrives.</Note>
+          <Note>No notices yet. Test notices are not listed here.</Note>
         </Body>
       )}
       {items && items.length > 0 && (

@@ -185,7 +185,7 @@ function HeaderFields({ draft, onChange, faults, drain }: PartProps & { drain: D
         />
       )}
       {draft.replacesHeaders && (
-        <Inside>
+        <>
           {headers.map(({ name, value }, at) => (
             <div key={at} class={styles.header}>
               <TextField
@@ -199,7 +199,7 @@ function HeaderFields({ draft, onChange, faults, drain }: PartProps & { drain: D
                 label={`Value of ${name || 'the header'}`}
                 value={value}
                 onChange={text => change(at, { value: text })}
-                hint={at === 0 ? 'Such as `Bearer …`. Stored encrypted, and not shown again.' : ''}
+                hint={at === 0 ? 'Such as “Bearer …”. Stored encrypted, and not shown again.' : ''}
                 fault={faultAt(faults, `headers.${name.trim()}`)}
               />
             </div>
@@ -209,7 +209,7 @@ function HeaderFields({ draft, onChange, faults, drain }: PartProps & { drain: D
               Add a header
             </Button>
           </p>
-        </Inside>
+        </>
       )}
     </>
   )

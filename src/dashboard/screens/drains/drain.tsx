@@ -90,7 +90,7 @@ export default function DrainPage({ workspace, params, me }: ScreenProps<{ drain
       />
       <Stack>
         <HealthCard state={state} why={explainState(drain)}>
-          {drain.state.failing_since && (
+          {drain.state.status === 'failing' && drain.state.failing_since && (
             <Note>
               Failing for <Ago time={drain.state.failing_since} />.
             </Note>
@@ -154,7 +154,7 @@ function Sent({ workspace, drain: { state } }: { workspace: string; drain: Drain
   const nameOf = (id: string | null) =>
     id === null ? 'The control plane' : (listeners?.find(one => one.id === id)?.compute_id ?? `Agent ${id.slice(0, 8)}`)
   return (
-    <Card title="Sent" aside={state.senders.length > 0 && plural(state.sent, 'record')}>
+    <Card title="Sent">
       <Body>
         <Facts
           facts={[

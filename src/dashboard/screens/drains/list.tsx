@@ -52,7 +52,7 @@ export default function DrainList({ workspace, me }: ScreenProps) {
           width: '26%',
           cell: drain => <StateLabel state={stateOfDrain(drain)} />,
           detail: ({ state }) =>
-            state.failing_since ? (
+            state.status === 'failing' && state.failing_since ? (
               <>
                 For <Ago time={state.failing_since} />
                 {state.dropped > 0 && `, ${describeDropped(state)}`}

@@ -9,7 +9,7 @@ import { formatExact, formatShort } from '../../format/time.ts'
 import { ActionButton, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
-import { SelectField } from '../../parts/form.tsx'
+import { SelectField, TimeField, toLocalInput } from '../../parts/form.tsx'
 import { Icon } from '../../parts/icon.tsx'
 import { PageHead, Stack } from '../../parts/page.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
@@ -184,8 +184,6 @@ function EditCard({ workspace, webhook, onClose }: EditProps) {
 type CardProps = { webhook: Webhook; missing: string | undefined }
 
 const HOUR_MS = 3_600_000
-const toLocalInput = (time: number): string =>
-  new Date(time - new Date(time).getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
 
 /** Deliveries whose attempts are used up start again from a time. */
 function Recover({ webhook, missing }: CardProps) {
@@ -198,10 +196,7 @@ function Recover({ webhook, missing }: CardProps) {
       <Body>
         <Note>After an outage, retry all failed deliveries since a given time, with ten new attempts each.</Note>
         <div class={styles.recover}>
-          <label>
-            <span>Failed since</span>
-            <input type="datetime-local" value={since} onInput={({ currentTarget }) => setSince(currentTarget.value)} />
-          </label>
+          <TimeField label="Failed since" value={since} onChange={setSince} />
           {isTime && (
             <ActionButton
               action={recoverSince(webhook, time.toISOString(), missing)}
