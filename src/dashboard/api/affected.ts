@@ -16,7 +16,7 @@ const SHOWN_ON: Record<string, string[]> = {
   revision: ['/v2/deployment', '/v2/previews'],
   preview: ['/v2/deployments', '/v2/previews'],
   custom_host: ['/v2/deployment', '/v2/custom-hosts'],
-  log_archive_settings: [],
+  log_archive_settings: ['/v2/log-archive', '/v2/deployment'],
   listener: ['/v2/listeners', '/v2/deployment'],
   integration: ['/v1/integrations', '/v2/deployments'],
   channel: ['/v2/channels'],

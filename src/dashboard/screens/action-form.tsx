@@ -13,9 +13,9 @@ import { toAddress } from '../router/links.tsx'
 type Props = {
   title: string
   action: Action
-  /** The path to leave to, or a function that closes the form. */
-  cancel: string | (() => void)
-  onDone: (reply: Reply<WriteRoute>) => void
+  /** The path to leave to, or a function that closes the form. A form that stays has none. */
+  cancel?: string | (() => void)
+  onDone?: (reply: Reply<WriteRoute>) => void
   children: (faults: Faults) => ComponentChildren
 }
 export function ActionForm({ title, action, cancel, onDone, children }: Props) {
@@ -31,11 +31,8 @@ export function ActionForm({ title, action, cancel, onDone, children }: Props) {
             <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
               {action.label}
             </Button>
-            {typeof cancel === 'string' ? (
-              <ButtonLink href={toAddress(cancel)}>Cancel</ButtonLink>
-            ) : (
-              <Button onClick={cancel}>Discard changes</Button>
-            )}
+            {typeof cancel === 'string' && <ButtonLink href={toAddress(cancel)}>Cancel</ButtonLink>}
+            {typeof cancel === 'function' && <Button onClick={cancel}>Discard changes</Button>}
             <CopyAs action={action} />
           </>
         }

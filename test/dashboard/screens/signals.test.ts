@@ -1,4 +1,5 @@
 // Channels, alerts, drains and archives of logs, in a real browser.
+import { readFileSync } from 'node:fs'
 import { gunzipSync } from 'node:zlib'
 import { sql } from 'drizzle-orm'
 import type { Page } from 'playwright-core'
@@ -7,9 +8,11 @@ import { deliverDueNotices } from '../../../src/connect/channels/notice-worker.t
 import { finishPendingWork } from '../../../src/host/pending-work.ts'
 import { createPinnedFetch } from '../../../src/host/pinned-fetch.ts'
 import { lookAtAlerts } from '../../../src/hosting/alerts/sweep.ts'
-import { getServices, newTenant, type Tenant } from '../../support/app.ts'
+import { sweepLogs } from '../../../src/hosting/logs/sweep.ts'
+import { getServices, newTenant, type Tenant, withClockAhead } from '../../support/app.ts'
 import { check, useDashboard } from '../../support/dashboard.ts'
 import { newDeployment } from '../../support/deployments.ts'
+import { newLoggedDeployment } from '../../support/logged-deployment.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 import { startReceiver } from '../../support/webhook-receiver.ts'
 
@@ -291,6 +294,46 @@ describe('a drain', () => {
     await press(page, 'Delete drain')
     await page.getByRole('dialog').getByRole('button', { name: 'Delete drain', exact: true }).click()
     await seeHeading(page, 'No drains yet')
+    expect(problems).toEqual([])
+  })
+})
+
+describe('the archive of logs', () => {
+  it('is turned on for the workspace, has files to download, and is turned off for a deployment', async () => {
+    const tenant = await newTenant({ app: dashboard.app })
+    const { id, openLog } = await newLoggedDeployment({ tenant })
+    const { page, problems } = await dashboard.open(tenant, '/logs')
+    await page.getByRole('link', { name: 'Archive', exact: true }).click()
+    await page.getByLabel('Archive the lines of deployments').check()
+    await page.getByLabel('Keep a new file for').fill('two weeks')
+    await press(page, 'Save archive settings')
+    await page.getByText('One field is invalid.').waitFor()
+    await page.getByLabel('Keep a new file for').fill('14')
+    await press(page, 'Save archive settings')
+    await page.getByText('Lines that arrive from now on are archived.').waitFor()
+    await check(page, 'archive-settings')
+
+    await goTo(page, tenant, `/deployments/${id}/logs`)
+    await page.getByRole('link', { name: 'Archive', exact: true }).click()
+    await seeHeading(page, 'Lines are archived for 14 days')
+    await page.getByText('No files yet.').waitFor()
+    await openLog()([{ message: 'payment failed' }])
+    await withClockAhead(3_600_000, () => sweepLogs(getServices(dashboard.app)))
+    await page.reload()
+    const button = page.getByRole('button', { name: /^Download / })
+    await button.waitFor()
+    await check(page, 'archive')
+    const started = page.waitForEvent('download')
+    await button.click()
+    const file = await (await started).path()
+    expect(JSON.parse(gunzipSync(readFileSync(file)).toString())).toMatchObject({ message: 'payment failed' })
+
+    await page.getByLabel('Archive', { exact: true }).selectOption('Off')
+    await page.getByLabel('Keep a new file for').fill('7')
+    await press(page, 'Save archive settings')
+    await seeHeading(page, 'No lines are archived')
+    const { body } = await tenant.get(`/v2/deployments/${id}/log-archive-settings`)
+    expect(body).toEqual({ enabled: false, retention_days: 7, effective: { enabled: false, retention_days: 7 } })
     expect(problems).toEqual([])
   })
 })

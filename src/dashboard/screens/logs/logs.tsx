@@ -5,12 +5,12 @@ import { useRead } from '../../api/queries.ts'
 import { useCommands } from '../../commands/commands.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
 import { formatClock, formatSeconds, formatShort } from '../../format/time.ts'
-import { Button } from '../../parts/button.tsx'
+import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { now } from '../../parts/time.tsx'
 import { toast } from '../../parts/toast.ts'
-import { setFilters } from '../../router/links.tsx'
+import { setFilters, toAddress } from '../../router/links.tsx'
 import { type Block, countLevels, countLines, findMatches } from './blocks.ts'
 import { readLogText, saveFile } from './download.ts'
 import { FailedBuild, hasFailed } from './failed-build.tsx'
@@ -90,6 +90,9 @@ export function Logs({ workspace, deployment }: { workspace: string; deployment:
         <RevisionChoice revision={shown.revision} revisions={revisions ?? []} active={deployment.active_revision_id} />
         <ProcessChoice process={shown.process} processes={deployment.health?.processes.map(({ name }) => name) ?? []} />
         <Download deployment={deployment} shown={shown} names={names} />
+        <ButtonLink href={toAddress(`/deployments/${deployment.id}/logs/archive`)} icon="archive" aria-label="Archive">
+          <span class={styles.wide}>Archive</span>
+        </ButtonLink>
       </div>
       <div class={styles.bar}>
         <LevelChoice level={shown.level} counts={counts} />

@@ -78,6 +78,9 @@ export default function LogSearch({ workspace }: ScreenProps) {
             <Button icon="again" onClick={() => setOpenedAt(Date.now())}>
               Refresh
             </Button>
+            <ButtonLink href={toAddress('/logs/archive')} icon="archive">
+              Archive
+            </ButtonLink>
           </>
         }
       />
