@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import { type AlertRule, type Mute, phaseOf } from '../../src/dashboard/screens/alerts/alert-state.ts'
 import { METRICS, TRACE_METRICS, toNumber, toOptional, toSeconds } from '../../src/dashboard/screens/alerts/metrics.ts'
-import { toBody, toDraft } from '../../src/dashboard/screens/alerts/rule-form.tsx'
+import { toBody, toDraft } from '../../src/dashboard/screens/alerts/rule-draft.ts'
 import { SIGNALS_OF } from '../../src/dashboard/screens/drains/drain-state.ts'
 import { AlertCondition } from '../../src/protocol/alerts.schema.ts'
 import { SIGNALS_OF as ALLOWED, drainKinds } from '../../src/protocol/drains.schema.ts'

@@ -9,7 +9,8 @@ import { toAddress } from '../../router/links.tsx'
 import { ActionForm } from '../action-form.tsx'
 import type { ScreenProps } from '../screen-props.ts'
 import { createRule } from './actions.ts'
-import { EMPTY_DRAFT, explainDraft, RuleFields, toBody } from './rule-form.tsx'
+import { EMPTY_DRAFT, explainDraft, toBody } from './rule-draft.ts'
+import { RuleFields } from './rule-form.tsx'
 
 export default function NewAlertRule({ workspace, me }: ScreenProps) {
   useCrumbs({ label: 'Alerts', to: '/alerts' }, { label: 'Rules', to: '/alerts/rules' }, { label: 'Create' })

@@ -18,12 +18,13 @@ import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress, useFilter } from '../../router/links.tsx'
 import { ActionForm } from '../action-form.tsx'
 import { describeLevel } from '../log-levels.ts'
-import { describeScope } from '../scope-fields.tsx'
+import { describeScope } from '../scope.ts'
 import type { ScreenProps } from '../screen-props.ts'
 import { changeRule, deleteRule, muteForAnHour, setRuleEnabled } from './actions.ts'
 import { type AlertRule, describeCondition, SEVERITIES, stateOfRule } from './alert-state.ts'
 import { METRICS, TRACE_METRICS, toWritten } from './metrics.ts'
-import { explainDraft, RuleFields, toBody, toDraft } from './rule-form.tsx'
+import { explainDraft, toBody, toDraft } from './rule-draft.ts'
+import { RuleFields } from './rule-form.tsx'
 
 export default function AlertRulePage({ workspace, params, me }: ScreenProps<{ rule: string }>) {
   const ref = { params: { alert_rule_id: params.rule } }

@@ -6,7 +6,8 @@ import { CheckField, SelectField, TextField } from '../../parts/form.tsx'
 import { Choices, SecretField } from '../../parts/form-frame.tsx'
 import { Note } from '../../parts/sections.tsx'
 import { describeLevel, LEVEL_OPTIONS } from '../log-levels.ts'
-import { EMPTY_SCOPE, explainScope, fromScope, type Scope, ScopeFields, toScope } from '../scope-fields.tsx'
+import { EMPTY_SCOPE, explainScope, fromScope, type Scope, toScope } from '../scope.ts'
+import { ScopeFields } from '../scope-fields.tsx'
 import type { NewBody, PatchBody } from './actions.ts'
 import {
   type Drain,

@@ -4,7 +4,6 @@ import { Button } from '../../parts/button.tsx'
 import { CopyButton } from '../../parts/copy.tsx'
 import type { Block } from './blocks.ts'
 import { hasFilters, type ShownLog, showAround } from './filters.ts'
-import { clearHighlights, highlight } from './highlight.ts'
 import rows from './log-lines.module.css'
 import { BlockRows, type Names, rowId } from './log-lines.tsx'
 import styles from './logs.module.css'
@@ -113,16 +112,23 @@ function isInView(row: HTMLElement): boolean {
   return top >= frame.top + 4 && bottom <= frame.bottom - 4
 }
 
-/** Highlights matches in the visible blocks. */
+const FOUND = 'log-found'
+const canHighlight = 'highlights' in CSS
+const clearHighlights = () => {
+  if (canHighlight) CSS.highlights.delete(FOUND)
+}
+
+/** Highlights matches in the visible blocks without changing the rows, so that they stay while a person types. */
 function useMarks(frame: { current: HTMLElement | null }, blocks: Block[], find: string, matches: number[]): void {
   useEffect(() => {
-    if (!find) {
+    if (!find || !canHighlight) {
       clearHighlights()
       return
     }
     const element = frame.current!
     const found = new Set(matches.map(rowId))
     let request: number | undefined
+    let isOver = false
     const mark = () => {
       request = undefined
       const { top, bottom } = element.getBoundingClientRect()
@@ -132,7 +138,9 @@ function useMarks(frame: { current: HTMLElement | null }, blocks: Block[], find:
         if (box.bottom < top || box.top > bottom) continue
         for (const row of block.children) if (found.has(row.id)) messages.push(row.lastElementChild!)
       }
-      highlight(messages, find)
+      void import('./text-ranges.ts').then(({ findRanges }) => {
+        if (!isOver) CSS.highlights.set(FOUND, new Highlight(...findRanges(messages, find)))
+      })
     }
     const schedule = () => {
       request ??= requestAnimationFrame(mark)
@@ -140,6 +148,7 @@ function useMarks(frame: { current: HTMLElement | null }, blocks: Block[], find:
     schedule()
     element.addEventListener('scroll', schedule, { passive: true })
     return () => {
+      isOver = true
       if (request !== undefined) cancelAnimationFrame(request)
       element.removeEventListener('scroll', schedule)
     }

@@ -6,22 +6,25 @@ import { useCommands } from '../../commands/commands.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
 import { formatClock, formatSeconds, formatShort } from '../../format/time.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
-import { Empty, Skeleton } from '../../parts/panel.tsx'
+import { lazily } from '../../parts/lazily.tsx'
+import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { now } from '../../parts/time.tsx'
 import { toast } from '../../parts/toast.ts'
-import { setFilters, toAddress } from '../../router/links.tsx'
+import { toAddress } from '../../router/links.tsx'
 import { type Block, countLevels, countLines, findMatches } from './blocks.ts'
-import { readLogText, saveFile } from './download.ts'
 import { FailedBuild, hasFailed } from './failed-build.tsx'
 import { hasFilters, type ShownLog, selectLine, useShownLog } from './filters.ts'
 import type { Names } from './log-lines.tsx'
 import { LogView } from './log-view.tsx'
 import styles from './logs.module.css'
+import type { NoLinesProps } from './no-lines.tsx'
 import { isUtc, wraps } from './preferences.ts'
 import { LogReader } from './reader.ts'
 import { Timeline } from './timeline.tsx'
 import { FromChoice, KindChoice, LevelChoice, ProcessChoice, RevisionChoice, Search, Switches } from './toolbar.tsx'
+
+const NoLines = lazily<NoLinesProps>(() => import('./no-lines.tsx'))
 
 const LISTED_REVISIONS = 50
 
@@ -121,7 +124,10 @@ export function Logs({ workspace, deployment }: { workspace: string; deployment:
               error ? (
                 <Problem error={error} onRetry={() => void reader.open(shown.line)} />
               ) : count === 0 ? (
-                <NoLines deployment={deployment} shown={shown} />
+                <NoLines
+                  name={deployment.name}
+                  isFiltered={hasFilters(shown) || Boolean(shown.kind || shown.revision)}
+                />
               ) : (
                 !hasNewer && <Quiet blocks={blocks} />
               )
@@ -271,12 +277,9 @@ function Download({ deployment, shown, names }: DownloadProps) {
   const [lines, setLines] = useState<number>()
   async function download(): Promise<void> {
     setLines(0)
-    const { filters } = shown
     try {
-      const text = await readLogText({ deployment_id: deployment.id, filters, names, onProgress: setLines })
-      const number = names.get(shown.revision)?.number
-      const parts = [deployment.name, number && `r${number}`, shown.kind, new Date().toISOString().slice(0, 16)]
-      saveFile(`${parts.filter(Boolean).join('-').replaceAll(':', '')}.log`, text)
+      const { saveLog } = await import('./download.ts')
+      await saveLog({ deployment, shown, names, onProgress: setLines })
     } catch (error) {
       toast('bad', 'Download the log: failed', (error as Error).message)
     }
@@ -303,28 +306,6 @@ function Quiet({ blocks }: { blocks: Block[] }) {
   if (at === undefined || now.value - at < QUIET_MS) return null
   const isToday = new Date(at).toDateString() === new Date(now.value).toDateString()
   return <p class={styles.quiet}>No lines since {isToday ? formatClock(at) : formatShort(at)}</p>
-}
-
-function NoLines({ deployment, shown }: { deployment: Deployment; shown: ShownLog }) {
-  if (hasFilters(shown) || shown.kind || shown.revision)
-    return (
-      <Empty
-        title="No line matches"
-        action={
-          <Button onClick={() => setFilters({ process: '', level: '', only: '', from: '', kind: '', revision: '' })}>
-            Show all lines
-          </Button>
-        }
-      >
-        A link to this address has the filter.
-      </Empty>
-    )
-  return (
-    <Empty title="No lines yet" command={`slipway logs ${deployment.name} --follow`}>
-      Build lines appear when a build starts, and runtime lines when the application writes to its output. To follow the
-      log in a terminal:
-    </Empty>
-  )
 }
 
 const PHASE_WORDS = {

@@ -1,18 +1,8 @@
-// Highlights matches without changing the rows, so that they stay while a person types.
-const FOUND = 'log-found'
-
-const canHighlight = 'highlights' in CSS
-
-export function clearHighlights(): void {
-  if (canHighlight) CSS.highlights.delete(FOUND)
-}
-
-/** Marks the text in these elements, and forgets what was marked before. */
-export function highlight(elements: Iterable<Element>, text: string): void {
-  if (!canHighlight) return
+// Finds where a text is within elements. It may lie across several nodes, which have the colors of a line.
+export function findRanges(elements: Iterable<Element>, text: string): StaticRange[] {
   const ranges: StaticRange[] = []
   for (const element of elements) addRanges(element, text.toLowerCase(), ranges)
-  CSS.highlights.set(FOUND, new Highlight(...ranges))
+  return ranges
 }
 
 function addRanges(element: Element, wanted: string, ranges: StaticRange[]): void {
