@@ -1,3 +1,4 @@
+ALTER TABLE "metric_points" ADD COLUMN "queue" bigint;--> statement-breakpoint
 ALTER TABLE "workspaces" ADD COLUMN "owner_channel_at" timestamp with time zone;--> statement-breakpoint
 CREATE INDEX "workspaces_without_owner_channel" ON "workspaces" USING btree ("created_at")
   WHERE owner_channel_at is null;--> statement-breakpoint

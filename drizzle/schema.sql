@@ -3627,6 +3627,7 @@ create table metric_points (
   latency_20000 bigint,
   latency_60000 bigint,
   latency_more bigint,
+  queue bigint,
   constraint metric_points_deployment_id_seconds_at_revision_id_pk PRIMARY KEY (deployment_id, seconds, at, revision_id),
   constraint metric_points_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE
 ) with (fillfactor=80);

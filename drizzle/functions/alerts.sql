@@ -440,7 +440,8 @@ begin
 end $$;
 
 -- Runs match an automation rule that has alerts: its incident opens, comes back, or goes on. What goes on is told once
--- in five minutes, unless a person has taken it on. Returns the incident, and the number of the notice that tells of it.
+-- in five minutes, unless a person has taken it on. Returns the incident, and the number of the notice that tells of
+-- it.
 create function raise_incident_of_run_rule(p_rule uuid, p_raised jsonb) returns jsonb
 language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare

@@ -240,6 +240,8 @@ export type RevisionUsage = RevisionRef & {
   copies: CopyUsage[]
   /** The total number of requests that no copy accepted. */
   unreached: number | null
+  /** Tasks that wait, where the application tells. */
+  queue?: number
 }
 
 /** Totals by revision: answers, and restarts of copies. */

@@ -51,6 +51,7 @@ const METRICS = {
   disk: 'The fullest disk or database, as a share of its size: 0 to 1.',
   restarts: 'Restarts of copies.',
   copies: 'Copies that run, while any does.',
+  queue: 'Tasks that wait, where the application scales by `queue`.',
 } as const
 const metricNames = Object.keys(METRICS) as (keyof typeof METRICS)[]
 

@@ -34,7 +34,7 @@ export function encodeBatch(kind: HttpKind, url: string, groups: DrainGroup[]): 
 
 // ---- OTLP
 
-/** How many records a receiver left out of a batch that it took. Most answer with no JSON. */
+/** The number of records that a receiver left out of a batch that it took. Most answer with no JSON. */
 export function readRejected(answer: string): number {
   try {
     const { partialSuccess } = JSON.parse(answer) as { partialSuccess?: Record<string, unknown> }

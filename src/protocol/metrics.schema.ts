@@ -12,7 +12,7 @@ const MAX_POINTS = 500
 const MAX_COPIES = 1000
 /** `web`, three parts and those of the source. */
 const MAX_PROCESS_TYPES = 24
-const MAX_COUNT = 999_999_999
+export const MAX_COUNT = 999_999_999
 
 const Count = z.int().min(0).max(MAX_COUNT)
 /** One text, because a body may have 10,000 values. */
@@ -81,6 +81,9 @@ export const MetricPoint = z
     ),
     unreached: Count.nullish().meta({
       description: 'Requests that you answered with 503 because no copy accepted the connection.',
+    }),
+    queue: Count.nullish().meta({
+      description: 'Tasks that waited at the end of the minute, as the application tells where it scales by `queue`.',
     }),
     copies: arrayOf(CopyMetrics, MAX_COPIES).refine(
       copies => new Set(copies.map(copy => copy.process)).size <= MAX_PROCESS_TYPES,

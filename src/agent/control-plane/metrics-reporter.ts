@@ -2,7 +2,7 @@
 // those where requests begin to fail.
 import type * as z from 'zod'
 import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from '../../protocol/latency-histogram.ts'
-import type { CopyMetrics, MetricPoint, Metrics } from '../../protocol/metrics.schema.ts'
+import { type CopyMetrics, MAX_COUNT, type MetricPoint, type Metrics } from '../../protocol/metrics.schema.ts'
 import type { CopyUsage, Engine, RequestCounts, RevisionUsage, StoreUsage } from '../engine.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'
@@ -186,7 +186,7 @@ export class MetricsReporter {
   }
 
   #toPoint(revision: RevisionUsage, minute: number, before: LastRead | undefined): Point {
-    const { deployment_id, revision_id, unreached, copies } = revision
+    const { deployment_id, revision_id, unreached, queue, copies } = revision
     const newlyUnreached = unreached === null ? null : increase(unreached, before?.unreached ?? 0)
     this.totals.unreached += newlyUnreached ?? 0
     const measured = copies.map(usage => toCopy(usage, before?.copies.get(usage.copy)))
@@ -197,6 +197,7 @@ export class MetricsReporter {
       revision_id,
       at: new Date(minute).toISOString(),
       ...(newlyUnreached !== null && { unreached: newlyUnreached }),
+      ...(queue !== undefined && { queue: Math.min(Math.round(queue), MAX_COUNT) }),
       copies: measured.map(({ metrics }) => metrics),
     }
   }

@@ -79,6 +79,7 @@ const NAMES: Record<string, string> = {
   disk: 'The fullest disk',
   restarts: 'The number of restarts',
   copies: 'The number of copies',
+  queue: 'The number of waiting tasks',
   cost: 'The cost',
   feedback: 'The average score',
   traces: 'The number of traces',

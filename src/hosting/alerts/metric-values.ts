@@ -14,6 +14,7 @@ export type MetricSums = {
   memory_peak_bytes: number | null
   /** In the newest minute. */
   copies: number | null
+  queue: number | null
   /** Answers by the buckets of `LATENCY_BOUNDS_MS`. */
   latencies: number[] | null
   memory_limit_mb: number | null
@@ -38,6 +39,7 @@ const VALUES: Record<Metric, (sums: MetricSums) => number | null> = {
   disk: ({ disk }) => disk,
   restarts: ({ restarts }) => restarts,
   copies: ({ copies }) => copies,
+  queue: ({ queue }) => queue,
 }
 
 export const metricValue = (metric: Metric, sums: MetricSums): number | null =>
@@ -57,6 +59,7 @@ export function addEarlyPoints(sums: MetricSums, points: MetricPoint[]): MetricS
   const unreached = sumOf(points.map(point => point.unreached))
   const answers = statuses.length === 0 ? null : statuses.flat().reduce((sum, count) => sum + count, 0)
   const failures = statuses.length === 0 ? null : statuses.reduce((sum, counts) => sum + counts.at(-1)!, 0)
+  const depths = points.flatMap(({ queue }) => queue ?? [])
   const peaks = copies.flatMap(({ memory_bytes }) => memory_bytes ?? [])
   return {
     ...sums,
@@ -67,6 +70,7 @@ export function addEarlyPoints(sums: MetricSums, points: MetricPoint[]): MetricS
     cpu_ms: addKnown(sums.cpu_ms, sumOf(copies.map(copy => copy.cpu_ms))),
     memory_peak_bytes: peaks.length === 0 ? sums.memory_peak_bytes : Math.max(sums.memory_peak_bytes ?? 0, ...peaks),
     copies: copies.filter(({ running }) => running).length,
+    queue: depths.length === 0 ? sums.queue : Math.max(...depths),
     latencies:
       latencies.length === 0
         ? sums.latencies

@@ -122,6 +122,7 @@ const SUMS = sql`
         'cpu_ms', sum(p.cpu_ms),
         'memory_peak_bytes', max(p.memory_peak_bytes),
         'copies', sum(p.copies) filter (where p.at = p.newest),
+        'queue', max(p.queue) filter (where p.at = p.newest),
         'latencies', case
           when k.condition ->> 'metric' like 'latency%' and count(p.latency_more) > 0
             then json_build_array(${LATENCIES})

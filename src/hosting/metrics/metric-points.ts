@@ -24,7 +24,7 @@ const identifiers = (names: readonly string[]) =>
 export const usageNames = ['restarts', 'cpu_ms', 'memory_bytes'] as const
 const COUNTER_COLUMNS = identifiers(counterNames)
 
-type Point = Record<(typeof counterNames)[number] | 'memory_peak_bytes', number | null> & {
+type Point = Record<(typeof counterNames)[number] | 'memory_peak_bytes' | 'queue', number | null> & {
   deployment_id: string
   revision_id: string
   at: string
@@ -57,7 +57,7 @@ function splitByProcess({ copies }: MetricPoint) {
   return [...byProcess].flatMap(([process, own]) => (process == null ? [] : { process, ...sumUsage(own) }))
 }
 
-function sumCopies({ deployment_id, revision_id, at, unreached, copies }: MetricPoint): Point {
+function sumCopies({ deployment_id, revision_id, at, unreached, queue, copies }: MetricPoint): Point {
   const sumOf = (read: (copy: CopyMetrics) => number | null | undefined) => sum(copies.map(read))
   const statuses = statusColumns.map((name, i) => [name, sumOf(({ statuses }) => statuses?.[i])])
   const latencies = latencyColumns.map((name, i) => [name, sumOf(({ latencies }) => latencies?.[i])])
@@ -66,6 +66,7 @@ function sumCopies({ deployment_id, revision_id, at, unreached, copies }: Metric
     revision_id,
     at,
     unreached: unreached ?? null,
+    queue: queue ?? null,
     ...sumUsage(copies),
     ...Object.fromEntries([...statuses, ...latencies]),
   } as Point
@@ -74,7 +75,7 @@ function sumCopies({ deployment_id, revision_id, at, unreached, copies }: Metric
 const POINT_DEFINITION = sql.join(
   [
     sql`deployment_id uuid, revision_id uuid, at timestamptz, copies integer`,
-    ...['memory_peak_bytes', ...counterNames].map(name => sql`${sql.identifier(name)} bigint`),
+    ...['memory_peak_bytes', 'queue', ...counterNames].map(name => sql`${sql.identifier(name)} bigint`),
   ],
   sql`, `,
 )
@@ -94,7 +95,7 @@ const POINT_CODE = sql`case
     end`
 
 const KEY_COLUMNS = sql`organization_id, tenant_id, deployment_id, revision_id, seconds, at`
-const POINT_COLUMNS = sql`cpu_minutes, memory_minutes, copies, memory_peak_bytes, ${COUNTER_COLUMNS}`
+const POINT_COLUMNS = sql`cpu_minutes, memory_minutes, copies, memory_peak_bytes, queue, ${COUNTER_COLUMNS}`
 
 /** Averages divide by the minutes that were measured, of which several revisions may share one. */
 const minuteBit = (value: SQL, at = sql`at`): SQL =>
@@ -194,7 +195,7 @@ export function appendPoints(points: MetricPoint[]): SQL<Row> {
     minutes as (
       insert into metric_points (${KEY_COLUMNS}, ${POINT_COLUMNS})
       select organization_id, tenant_id, deployment_id, revision_id, ${MINUTE_SECONDS}, at,
-        ${minuteBit(sql`cpu_ms`)}, ${minuteBit(sql`memory_bytes`)}, copies, memory_peak_bytes,
+        ${minuteBit(sql`cpu_ms`)}, ${minuteBit(sql`memory_bytes`)}, copies, memory_peak_bytes, queue,
         ${COUNTER_COLUMNS}
       from judged j
       where (select f.code from refused f where f.place = j.place) is null
@@ -205,7 +206,7 @@ export function appendPoints(points: MetricPoint[]): SQL<Row> {
       insert into metric_points as p (${KEY_COLUMNS}, ${POINT_COLUMNS})
       select organization_id, tenant_id, deployment_id, revision_id, ${HOUR_SECONDS},
         date_bin('1 hour', at, 'epoch'), bit_or(cpu_minutes), bit_or(memory_minutes), max(copies),
-        max(memory_peak_bytes), ${SUMS}
+        max(memory_peak_bytes), max(queue), ${SUMS}
       from minutes
       group by organization_id, tenant_id, deployment_id, revision_id, date_bin('1 hour', at, 'epoch')
       order by deployment_id, revision_id, date_bin('1 hour', at, 'epoch')
@@ -214,6 +215,7 @@ export function appendPoints(points: MetricPoint[]): SQL<Row> {
         memory_minutes = p.memory_minutes | excluded.memory_minutes,
         copies = greatest(p.copies, excluded.copies),
         memory_peak_bytes = greatest(p.memory_peak_bytes, excluded.memory_peak_bytes),
+        queue = greatest(p.queue, excluded.queue),
         ${MERGED_COUNTERS}),
     process_minutes as (
       insert into process_points (${KEY_COLUMNS}, ${PROCESS_COLUMNS})

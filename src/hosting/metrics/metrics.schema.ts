@@ -19,6 +19,7 @@ const REVISION_METRICS = {
   },
   status_5xx: { unit: 'requests', meaning: 'Answers with a status from 500 to 599, and requests of `unreached`.' },
   unreached: { unit: 'requests', meaning: 'Requests that no copy accepted, answered with 503.' },
+  queue: { unit: 'tasks', meaning: 'The most tasks that waited, as the application tells where it scales by `queue`.' },
   latency_p50: { unit: 'milliseconds', meaning: 'The time until half of the answers began.' },
   latency_p95: { unit: 'milliseconds', meaning: 'The time until 95 of 100 answers began.' },
   latency_p99: { unit: 'milliseconds', meaning: 'The time until 99 of 100 answers began.' },

@@ -60,13 +60,15 @@ export function chooseRange({ from, to, step }: MetricsQuery, now: number): Rang
 
 /** The columns of a step. Sums and peaks are null if nothing was measured. */
 type Sums = Record<
-  (typeof counterNames)[number] | 'memory_peak_bytes' | 'cpu_minutes' | 'memory_minutes',
+  (typeof counterNames)[number] | 'memory_peak_bytes' | 'queue' | 'cpu_minutes' | 'memory_minutes',
   number | null
 > & {
   copies: number
 }
-const SUM_NAMES = ['copies', 'memory_peak_bytes', 'cpu_minutes', 'memory_minutes', ...counterNames] as const
-const MAXIMA: readonly string[] = ['copies', 'memory_peak_bytes']
+const SUM_NAMES = ['copies', 'memory_peak_bytes', 'queue', 'cpu_minutes', 'memory_minutes', ...counterNames] as const
+/** One that several revisions have is not the sum of theirs. */
+const PEAKS: readonly string[] = ['memory_peak_bytes', 'queue']
+const MAXIMA: readonly string[] = ['copies', ...PEAKS]
 const MINUTE_MASKS: readonly string[] = ['cpu_minutes', 'memory_minutes']
 
 const joinColumns = (write: (name: (typeof SUM_NAMES)[number], column: SQL) => SQL): SQL =>
@@ -78,7 +80,7 @@ const joinColumns = (write: (name: (typeof SUM_NAMES)[number], column: SQL) => S
 const OVER_REVISIONS = joinColumns((name, column) =>
   MINUTE_MASKS.includes(name)
     ? sql`bit_count(bit_or(${column})::bit(64)) as ${column}`
-    : name === 'memory_peak_bytes'
+    : PEAKS.includes(name)
       ? sql`max(${column}) as ${column}`
       : sql`sum(${column}) as ${column}`,
 )
@@ -202,6 +204,7 @@ const VALUES: Record<RevisionMetricName, (sums: Sums) => number | null> = {
   status_4xx: sums => sums.status_4xx,
   status_5xx: sums => addKnown([sums.status_5xx, sums.unreached]),
   unreached: sums => sums.unreached,
+  queue: ({ queue }) => queue,
   latency_p50: latency(0.5),
   latency_p95: latency(0.95),
   latency_p99: latency(0.99),

@@ -80,6 +80,8 @@ export const metricPoints = pgTable(
     copies: integer().notNull(),
     /** The most memory of one copy. */
     memory_peak_bytes: count(),
+    /** The most tasks that waited. */
+    queue: count(),
     ...COUNTERS,
   },
   t => [

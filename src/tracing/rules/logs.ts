@@ -18,7 +18,7 @@ type Delivery = {
   answer_status: number | null
   error: string | null
 }
-/** Of a notice of an alert. */
+/** A notice of an alert. */
 type Notice = Pick<Delivery, 'id' | 'attempts' | 'answer_status' | 'error'> & { state: Delivery['state'] | 'dropped' }
 type Evaluation = {
   id: string

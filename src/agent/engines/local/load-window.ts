@@ -72,12 +72,13 @@ export class LoadWindow {
     return this.#measureUsage(metric, amounts, sources)
   }
 
-  async #measureQueue(path: string, { web, limits, log }: Sources): Promise<number | undefined> {
+  async #measureQueue(path: string, { pool, web, limits, log }: Sources): Promise<number | undefined> {
     const answer = await askQueueDepth(web, path, limits.probe_timeout_ms)
     const problem = 'problem' in answer ? answer.problem : null
     if (problem !== null && problem !== this.#problem) log(`The number of copies stays: ${problem}.`, 'WARNING')
     this.#problem = problem
-    return 'depth' in answer ? answer.depth : undefined
+    pool.queueDepth = 'depth' in answer ? answer.depth : undefined
+    return pool.queueDepth
   }
 
   #measureRequests(metric: 'concurrency' | 'requests', { load, now }: Sources): number | undefined {

@@ -372,6 +372,9 @@ export class ReplicaPool {
     return explainByLog(copies + sentence, state === 'degraded' ? this.#exitedLines : this.#lastLogLines())
   }
 
+  /** Tasks that wait, as `web` told the last time it was asked. */
+  queueDepth: number | undefined
+
   /** Counts something that happened to a copy, for the journal of the deployment. */
   recordIncident(kind: IncidentKind, message: string): void {
     const count = (this.#incidents.get(kind)?.count ?? 0) + 1

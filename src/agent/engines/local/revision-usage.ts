@@ -19,11 +19,13 @@ export async function listUsage(pools: PoolOf[], counted: CountedRequests | unde
       const requests = counted ? (counted.copies[countsKey(key, usage.copy)] ?? zeroCounts()) : null
       return { ...usage, process: WEB, requests }
     })
-    const others = revisions.get(key)?.copies ?? []
+    const known = revisions.get(key)
+    const queue = pool.queueDepth ?? known?.queue
     revisions.set(key, {
       ...ref,
-      copies: [...others, ...copies],
+      copies: [...(known?.copies ?? []), ...copies],
       unreached: counted ? (counted.unreached[key] ?? 0) : null,
+      ...(queue !== undefined && { queue }),
     })
   }
   // Copies that have ended still have answers of this minute.

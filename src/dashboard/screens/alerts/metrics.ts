@@ -18,6 +18,7 @@ export const METRICS: Record<string, Metric> = {
   disk: { label: 'Fill of the fullest disk', ...SHARE },
   restarts: { label: 'Restarts', unit: '' },
   copies: { label: 'Copies', unit: '' },
+  queue: { label: 'Waiting tasks', unit: '' },
 }
 
 export const TRACE_METRICS: Record<string, Metric> = {
