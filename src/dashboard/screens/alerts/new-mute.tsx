@@ -24,7 +24,7 @@ const ZONES = ['UTC', ...Intl.supportedValuesOf('timeZone')]
 const startDraft = (rule: string) => ({
   reason: '',
   isWeekly: false,
-  /** As `TimeField` has them. */
+  /** The texts of a `TimeField`. */
   starts: '',
   ends: toLocalInput(Date.now() + HOUR_MS),
   days: ['mon', 'tue', 'wed', 'thu', 'fri'],

@@ -23,7 +23,7 @@ export type Draft = {
   channels: string[]
   forMinutes: string
   resolveMinutes: string
-  /** Of metrics and traces. */
+  /** Conditions on metrics and traces have these. */
   metric: string
   operator: 'above' | 'below'
   threshold: string

@@ -51,7 +51,7 @@ export const SIGNALS: Record<Signal, string> = {
 export const describeSignals = ({ signals }: Pick<Drain, 'signals'>): string =>
   signals.map(signal => SIGNALS[signal]).join(', ')
 
-/** Those that a kind can carry. */
+/** A kind carries these, and no others. */
 export const SIGNALS_OF: Record<Kind, readonly Signal[]> = {
   otlp: ['logs', 'requests', 'metrics', 'traces', 'events'],
   ndjson: ['logs', 'requests', 'metrics', 'traces', 'events'],

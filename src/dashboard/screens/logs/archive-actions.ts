@@ -1,4 +1,4 @@
-// Whether lines are archived, and for how long: of the workspace, and of a deployment.
+// Actions on the settings of archives of logs, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { CallOptions, Reply } from '../../api/client.ts'
 import type { Deployment } from '../../format/state.ts'

@@ -1,4 +1,4 @@
-// Whether lines of the workspace's deployments are archived, and for how long.
+// The settings of archives that deployments of the workspace inherit: on or off, and for how long.
 import { useState } from 'preact/hooks'
 import { faultAt } from '../../api/faults.ts'
 import { explainMissing } from '../../api/permissions.ts'
