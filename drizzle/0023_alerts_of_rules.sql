@@ -7,6 +7,7 @@ ALTER TABLE "log_lines" SET (autovacuum_vacuum_cost_delay = 0);--> statement-bre
 set local check_function_bodies = off;
 grant create on schema public to slipway_system;
 drop trigger enforce_quota on channels;
+revoke all on metric_points from slipway_agent;
 set local role slipway_system;
 grant execute on function enforce_quota() to session_user;
 reset role;
@@ -15,6 +16,10 @@ CREATE TRIGGER enforce_quota AFTER INSERT ON public.channels REFERENCING NEW TAB
 set local role slipway_system;
 revoke execute on function enforce_quota() from session_user;
 reset role;
+grant insert, select, update (cpu_minutes, memory_minutes, copies, memory_peak_bytes, restarts, cpu_ms, memory_bytes,
+  unreached, status_1xx, status_2xx, status_3xx, status_4xx, status_5xx, latency_1, latency_2, latency_5, latency_10,
+  latency_20, latency_50, latency_100, latency_200, latency_500, latency_1000, latency_2000, latency_5000,
+  latency_10000, latency_20000, latency_60000, latency_more, queue) on metric_points to slipway_agent;
 set local role slipway_system;
 create or replace function delete_channels_of_alerts()
  RETURNS trigger

@@ -3651,7 +3651,7 @@ create policy served on metric_points to slipway_agent
    FROM (revisions r
      JOIN deployments d ON ((d.id = r.deployment_id)))
   WHERE ((r.id = metric_points.revision_id) AND (d.id = metric_points.deployment_id) AND (d.listener_id = current_listener()) AND (d.tenant_id = metric_points.tenant_id) AND (d.organization_id = metric_points.organization_id)))));
-grant insert, select, update (cpu_minutes, memory_minutes, copies, memory_peak_bytes, restarts, cpu_ms, memory_bytes, unreached, status_1xx, status_2xx, status_3xx, status_4xx, status_5xx, latency_1, latency_2, latency_5, latency_10, latency_20, latency_50, latency_100, latency_200, latency_500, latency_1000, latency_2000, latency_5000, latency_10000, latency_20000, latency_60000, latency_more) on metric_points to slipway_agent;
+grant insert, select, update (cpu_minutes, memory_minutes, copies, memory_peak_bytes, restarts, cpu_ms, memory_bytes, unreached, status_1xx, status_2xx, status_3xx, status_4xx, status_5xx, latency_1, latency_2, latency_5, latency_10, latency_20, latency_50, latency_100, latency_200, latency_500, latency_1000, latency_2000, latency_5000, latency_10000, latency_20000, latency_60000, latency_more, queue) on metric_points to slipway_agent;
 grant select on metric_points to slipway_app;
 grant delete, insert, select, update on metric_points to slipway_system;
 

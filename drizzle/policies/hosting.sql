@@ -563,8 +563,8 @@ create policy admitted on metric_points as restrictive to slipway_limited
   )
   with check (true);
 grant select, insert, update (
-    cpu_minutes, memory_minutes, copies, memory_peak_bytes, restarts, cpu_ms, memory_bytes, unreached, status_1xx,
-    status_2xx, status_3xx, status_4xx, status_5xx, latency_1, latency_2, latency_5, latency_10, latency_20,
+    cpu_minutes, memory_minutes, copies, memory_peak_bytes, queue, restarts, cpu_ms, memory_bytes, unreached,
+    status_1xx, status_2xx, status_3xx, status_4xx, status_5xx, latency_1, latency_2, latency_5, latency_10, latency_20,
     latency_50, latency_100, latency_200, latency_500, latency_1000, latency_2000, latency_5000, latency_10000,
     latency_20000, latency_60000, latency_more
   ) on metric_points to slipway_agent;

@@ -404,6 +404,7 @@ createServer((req, res) => res.end(req.url === '/queue' ? '20' : 'hello')).liste
   const { engine, ref, home, lines } = await serve({ process_scaling }, { code, of })
   await waitFor(() => copiesOf(home, ref, 'mail').length === 2)
   expect((await seen(engine, ref)).phase).toBe('healthy')
+  expect(await engine.readUsage()).toMatchObject([{ queue: 20 }])
   expect(lines.filter(({ level }) => level === 'WARNING')).toEqual([])
 })
 

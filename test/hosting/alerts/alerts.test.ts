@@ -6,6 +6,7 @@ import { lookAtAlerts, sweepAlerts } from '../../../src/hosting/alerts/sweep.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { getApp, getServices, newTenant, type Tenant, unusedId, withClockAhead } from '../../support/app.ts'
 import { newDeployment } from '../../support/deployments.ts'
+import { appendRuns, newTrace, projectId } from '../../support/new-traces.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener, type SyncAgent } from '../../support/sync-agent.ts'
 
 const MINUTE = 60_000
@@ -88,7 +89,7 @@ const log = (messages: string[], ms = 0) =>
       lines: messages.map(message => ({ timestamp: new Date(Date.now() + ms).toISOString(), level: 'ERROR', message })),
     }),
   )
-const post = (path: string, statuses: string, at: number) =>
+const post = (path: string, statuses: string, at: number, members: object = {}) =>
   agent.post(path, {
     agent_id: agent.agent_id,
     fence: agent.fence,
@@ -97,6 +98,7 @@ const post = (path: string, statuses: string, at: number) =>
         ...revision,
         at: new Date(Math.floor(at / MINUTE) * MINUTE).toISOString(),
         copies: [{ copy: '1', running: true, restarts: 0, statuses }],
+        ...members,
       },
     ],
   })
@@ -242,6 +244,54 @@ describe('a rule on log lines', () => {
   })
 })
 
+it('a rule on the length of a queue opens an incident while too many tasks wait', async () => {
+  const condition = { kind: 'metric', metric: 'queue', operator: 'above', threshold: 10, window_seconds: 60 }
+  const { id } = await createRule({ condition, resolve_after_seconds: 0 })
+  const told = (queue: number, ms: number) =>
+    withClockAhead(ms, () => post('/v1/sync/metrics', '0,1,0,0,0', Date.now() + ms - MINUTE, { queue }))
+  const open = () => listIncidents(`&rule_id=${id}&state=open`)
+  await told(10, 0)
+  await settle()
+  expect(await open()).toEqual([])
+  await told(11, MINUTE)
+  await settle()
+  expect(await open()).toMatchObject([{ value: 11 }])
+  const { body } = await tenant.get(`/v2/deployments/${revision.deployment_id}/metrics?metrics=queue`)
+  expect(JSON.stringify(body)).toContain('11')
+  await told(0, 2 * MINUTE)
+  await settle()
+  expect(await open()).toEqual([])
+})
+
+describe('a rule on traces', () => {
+  const ended = (members: object = {}) => {
+    const now = Date.now()
+    const times = { start_time: new Date(now - 2000).toISOString(), end_time: new Date(now).toISOString() }
+    return { ...newTrace().root, ...times, ...members }
+  }
+
+  it.each([
+    ['error_rate', { threshold: 0.3, min_traces: 3 }, 1 / 3],
+    ['latency_p50', { threshold: 1 }, 2],
+    ['cost', { threshold: 0.5 }, 0.75],
+    ['feedback', { threshold: 0.9, operator: 'below', feedback_key: 'correct' }, 0.25],
+  ])('opens an incident by %s', async (metric, condition, value) => {
+    await appendRuns(tenant, [newTrace().root])
+    const project_id = await projectId(tenant, 'traced')
+    const { id } = await createRule({
+      condition: { kind: 'trace', project_id, metric, operator: 'above', ...condition },
+    })
+    await look()
+    expect(await listIncidents(`&rule_id=${id}`)).toEqual([])
+    const usage_metadata = { input_tokens: 1, output_tokens: 1, total_tokens: 2, total_cost: 0.75 }
+    const failed = ended({ error: 'It failed.', run_type: 'llm', outputs: JSON.stringify({ usage_metadata }) })
+    await appendRuns(tenant, [ended(), failed])
+    await tenant.post('/feedback', { run_id: failed.id, key: 'correct', score: 0.25 })
+    await look(2 * MINUTE)
+    expect(await listIncidents(`&rule_id=${id}`)).toMatchObject([{ state: 'open', value: expect.closeTo(value, 1) }])
+  })
+})
+
 describe('an incident', () => {
   const crash = async (ms = 0) => {
     await withClockAhead(ms, () => serve({ state: 'crash_looping', reason: 'It exits.' }))
@@ -315,7 +365,7 @@ describe('an incident', () => {
 it('a rule that cannot act is refused, with all faults at once', async () => {
   const { status, body } = await tenant.post('/v2/alert-rules', {
     name: '',
-    condition: { kind: 'metric', metric: 'queue', operator: 'above', threshold: 1, clear_threshold: 2 },
+    condition: { kind: 'metric', metric: 'patience', operator: 'above', threshold: 1, clear_threshold: 2 },
     for_seconds: -1,
   })
   expect(status).toBe(422)

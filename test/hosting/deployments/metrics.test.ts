@@ -159,7 +159,7 @@ describe('the metrics of a deployment', () => {
     const { deployment_id } = await newRevision()
     const empty = await read(deployment_id, {})
     expect([empty.to, empty.step]).toEqual([timeOf(41), 60])
-    expect(empty.series).toHaveLength(15)
+    expect(empty.series).toHaveLength(16)
     const named = await read(deployment_id, { metrics: 'memory,cpu,memory' })
     expect(named.series.map(({ metric, unit }: Record<string, string>) => [metric, unit])).toEqual([
       ['memory', 'bytes'],
