@@ -15,6 +15,12 @@ import { MissingReference, type PodFacts, prepareVolume, resolveEnvironment } fr
 import { HOST_ADDRESS, type PodNetwork, type Target } from './pod-network.ts'
 import { PodServices } from './pod-services.ts'
 
+/** `$(NAME)` is the value of a variable, and `$$` a dollar sign. An unknown name stays as it is. */
+const expandWords = (words: string[], environment: Record<string, string>): string[] =>
+  words.map(word =>
+    word.replace(/\$\$|\$\(([\w.-]+)\)/g, (text, name) => (text === '$$' ? '$' : (environment[name] ?? text))),
+  )
+
 export const RUNNER_NODE = 'runner-1'
 const execute = promisify(execFile)
 const TICK_MS = 300
@@ -360,9 +366,9 @@ export class PodRunner {
       ]),
       '--mount',
       `type=bind,source=${words},target=${container.terminationMessagePath}`,
-      ...(container.command ? ['--entrypoint', JSON.stringify(container.command)] : []),
+      ...(container.command ? ['--entrypoint', JSON.stringify(expandWords(container.command, environment))] : []),
       image,
-      ...(container.args ?? []),
+      ...expandWords(container.args ?? [], environment),
     ]
   }
 
