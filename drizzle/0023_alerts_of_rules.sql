@@ -59,7 +59,7 @@ begin
 end $function$;
 reset role;
 set local role slipway_system;
-create or replace function count_default_channels()
+create or replace function default_channel_count()
  RETURNS bigint
  LANGUAGE sql
  STABLE SECURITY DEFINER
@@ -172,8 +172,8 @@ begin
   perform journal_tenant_events(v_events, null);
 end $function$;
 set local role slipway_system;
-revoke execute on function count_default_channels() from public;
-grant execute on function count_default_channels() to slipway_app;
+revoke execute on function default_channel_count() from public;
+grant execute on function default_channel_count() to slipway_app;
 reset role;
 set local role slipway_system;
 revoke execute on function delete_channels_of_alerts() from public;

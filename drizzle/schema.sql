@@ -7350,18 +7350,6 @@ begin
   return p_counts;
 end $function$;
 set role slipway_system;
-create or replace function count_default_channels()
- RETURNS bigint
- LANGUAGE sql
- STABLE SECURITY DEFINER
- SET search_path TO 'public', 'pg_temp'
-AS $function$
-  select count(*)
-  from channels c
-  where c.tenant_id = current_tenant() and c.is_default and c.enabled and c.confirmed_at is not null
-$function$;
-reset role;
-set role slipway_system;
 create or replace function count_ingestion(p_key_hash text, p_clock_offset text, p_limit integer)
  RETURNS TABLE(remaining integer, reset integer)
  LANGUAGE plpgsql
@@ -8003,6 +7991,18 @@ AS $function$
       'ends', '["custom_host.verified", "custom_host.certificate_issued", "custom_host.reachable"]'::jsonb
     ))
 $function$;
+set role slipway_system;
+create or replace function default_channel_count()
+ RETURNS bigint
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+  select count(*)
+  from channels c
+  where c.tenant_id = current_tenant() and c.is_default and c.enabled and c.confirmed_at is not null
+$function$;
+reset role;
 create or replace function default_key_role(p_scope text)
  RETURNS uuid
  LANGUAGE sql
@@ -16109,10 +16109,6 @@ revoke execute on function count_answered_requests(text, text[], integer[], text
 grant execute on function count_answered_requests(text, text[], integer[], text, boolean) to slipway_login, session_user;
 reset role;
 set role slipway_system;
-revoke execute on function count_default_channels() from public;
-grant execute on function count_default_channels() to slipway_app;
-reset role;
-set role slipway_system;
 revoke execute on function count_ingestion(text, text, integer) from public;
 grant execute on function count_ingestion(text, text, integer) to slipway_login, session_user;
 reset role;
@@ -16158,6 +16154,10 @@ reset role;
 set role slipway_system;
 revoke execute on function declare_schedules(deployments, json) from public;
 grant execute on function declare_schedules(deployments, json) to slipway_agent;
+reset role;
+set role slipway_system;
+revoke execute on function default_channel_count() from public;
+grant execute on function default_channel_count() to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function delete_channels_of_alerts() from public;

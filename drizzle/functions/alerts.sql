@@ -312,13 +312,13 @@ return case
 end;
 
 -- The channels that alerts of the current workspace tell by default. Own channels of other people count, too.
-create function count_default_channels() returns bigint
+create function default_channel_count() returns bigint
 language sql stable security definer set search_path = public, pg_temp as $$
   select count(*)
   from channels c
   where c.tenant_id = current_tenant() and c.is_default and c.enabled and c.confirmed_at is not null
 $$;
-grant execute on function count_default_channels() to slipway_app;
+grant execute on function default_channel_count() to slipway_app;
 
 -- Tells the channels of an incident, and returns the incident as it is then.
 create function tell_incident(

@@ -199,7 +199,7 @@ export const deleteAlertRule = verb('alerts:manage', async (ctx, ref: RuleParams
 // ---- settings
 
 /** Channels that are told where a rule names none. */
-const DEFAULT_CHANNELS = sql`count_default_channels()`
+const DEFAULT_CHANNELS = sql`default_channel_count()`
 
 type SettingsRow = [defaults_enabled: boolean, default_channels: string]
 const SETTINGS = sql`
