@@ -3,7 +3,7 @@ import { and, isNull, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { newChannelToken } from '../../kernel/crypto/crypto.ts'
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
-import { bumpVersion, db, inTenant, refuseUnless, run, versionMatches } from '../../kernel/db/db.ts'
+import { bumpVersion, db, inTenant, refuseUnless, requirePermission, run, versionMatches } from '../../kernel/db/db.ts'
 import { announceEvents, commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, withoutNulls } from '../../kernel/db/rows.ts'
@@ -107,6 +107,15 @@ async function insertChannel(ctx: Ctx, values: Record<string, unknown>, conditio
   return row
 }
 
+/** Whoever says what a channel is told, or moves one, has to be allowed to read that. */
+const mayTell = (what: { deploys?: SQL | string | null; incidents?: boolean | null }): SQL | undefined =>
+  and(
+    what.deploys == null
+      ? undefined
+      : sql`case when ${what.deploys} = 'none' then true else ${requirePermission('deployments:read')} end`,
+    what.incidents ? requirePermission('alerts:read') : undefined,
+  )
+
 export const createChannel = verb('channels:manage', async (ctx, { target, ...input }: schema.NewChannel) => {
   const id = crypto.randomUUID()
   const { kind, config, credentials } = storedTarget(ctx, target)
@@ -120,7 +129,10 @@ export const createChannel = verb('channels:manage', async (ctx, { target, ...in
     ...(credentials.unsubscribe && { unsubscribe_hash: sha256Hex(credentials.unsubscribe) }),
     ...(token && ASKED(token)),
   }
-  const condition = kind === 'email' ? mayAsk(ctx, config.address!) : sql`true`
+  const condition = and(
+    mayTell({ deploys: input.deploys, incidents: input.is_default }),
+    kind === 'email' ? mayAsk(ctx, config.address!) : sql`true`,
+  )!
   const row = await insertChannel(ctx, values, condition, token)
   const { secret = null } = JSON.parse(await ctx.sealer.open(row.credentials, row.id, CREDENTIALS_PLACE))
   // A repeated request gets the stored row, and with it the same secret.
@@ -170,8 +182,10 @@ export const changeChannel = verb(
     const stored = target && storedTarget(ctx, target)
     const token = stored?.kind === 'email' ? newChannelToken() : null
     const isNewAddress = sql`${channels.config} ->> 'address' is distinct from ${stored?.config.address ?? null}`
-    /** The signing secret and the token that ends e-mails stay. */
-    const hasNewCredentials = stored?.kind === 'slack' || stored?.kind === 'pagerduty'
+    /** A signing secret stays. The token that ends e-mails goes with the address to which it was sent. */
+    const hasNewCredentials = stored != null && stored.kind !== 'webhook'
+    const sealed = hasNewCredentials ? await sealCredentials(ctx, channel_id, stored.credentials) : null
+    const { unsubscribe } = stored?.credentials ?? {}
     const asked = token === null ? undefined : ASKED(token)
     const change = db
       .update(channels)
@@ -180,7 +194,14 @@ export const changeChannel = verb(
         ...(input.enabled != null && RESUMED),
         ...(input.deploys != null && { position: sql`greatest(${channels.position}, ${NEWEST_EVENT})` }),
         ...(stored && { config: stored.config }),
-        ...(stored && hasNewCredentials && { credentials: await sealCredentials(ctx, channel_id, stored.credentials) }),
+        ...(sealed !== null && {
+          credentials:
+            token === null ? sealed : sql`case when ${isNewAddress} then ${sealed} else ${channels.credentials} end`,
+        }),
+        ...(unsubscribe && {
+          unsubscribe_hash: sql`case
+            when ${isNewAddress} then ${sha256Hex(unsubscribe)} else ${channels.unsubscribe_hash} end`,
+        }),
         ...(asked && {
           confirmed_at: sql`case when ${isNewAddress} then null else ${channels.confirmed_at} end`,
           confirmation_hash: sql`case
@@ -194,6 +215,10 @@ export const changeChannel = verb(
         and(
           isChannel({ channel_id }),
           MAY_MANAGE,
+          mayTell({
+            deploys: input.deploys ?? (stored ? sql`${channels.deploys}` : null),
+            incidents: input.is_default || stored != null,
+          }),
           versionMatches(ctx, channels),
           stored
             ? refuseUnless(

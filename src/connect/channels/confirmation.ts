@@ -25,14 +25,17 @@ export const ASKED = (token: string) => ({
   confirmation_expires_at: sql`clock() + ${EXPIRY}`,
 })
 
+/** `name+anything@` reaches the mailbox of `name@`. */
+const mailboxOf = (address: SQL | string): SQL => sql`lower(regexp_replace(${address}::text, '\\+[^@]*@', '@'))`
+
 /** For a condition: counts the request to confirm, or refuses it. */
 export const hasConfirmationRoom = (address: SQL | string): SQL => {
   const wait = sql`take_mail(
     array[
-      'confirm address ' || encode(sha256(convert_to(lower(${address}::text), 'UTF8')), 'hex'),
-      'confirm workspace ' || current_tenant()
+      'confirm address ' || encode(sha256(convert_to(${mailboxOf(address)}, 'UTF8')), 'hex'),
+      'confirm organization ' || current_organization()
     ],
-    array[${CONFIRMATIONS.ofAddress}::integer, ${CONFIRMATIONS.ofWorkspace}::integer],
+    array[${CONFIRMATIONS.ofMailbox}::integer, ${CONFIRMATIONS.ofOrganization}::integer],
     interval '1 day')`
   return sql`(
     select case when t.wait = 0 then true else refuse('confirmations_full', t.wait::text) end

@@ -4,8 +4,8 @@ import { type Row, runAsSystem } from '../../kernel/db/db.ts'
 import { setClock } from '../../kernel/db/journal.ts'
 import type { DatabaseServices, HostServices } from '../../kernel/http/context.ts'
 
-/** Requests to confirm an address, in a day. Many workspaces together cannot flood it. */
-export const CONFIRMATIONS = { ofWorkspace: 20, ofAddress: 3 }
+/** Requests to confirm an address, in a day. Many organizations together cannot flood a mailbox. */
+export const CONFIRMATIONS = { ofOrganization: 20, ofMailbox: 3 }
 
 /** An expression that counts an e-mail of a workspace. It comes to the seconds to wait, or to 0 if it may be sent. */
 export const countMail = ({ config }: Pick<HostServices, 'config'>, tenant: SQL): SQL =>

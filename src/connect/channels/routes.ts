@@ -41,7 +41,7 @@ export const channelRoutes = slice(
     reply: s.ChannelWithSecret,
     errors: [
       ...(['blocked_url', 'channel_name_taken', 'email_unavailable'] as const),
-      ...(['confirmations_full', 'workspace_not_found'] as const),
+      ...(['confirmations_full', 'permission_missing', 'workspace_not_found'] as const),
     ],
     location: channel => `/v2/channels/${channel.id}`,
     verb: channels.createChannel,

@@ -121,14 +121,34 @@ describe('an address', () => {
     const events = (await tenant.get('/v2/events?limit=100')).body.resources
     const types = events.map(({ type }: { type: string }) => type)
     expect(types.filter((type: string) => type === 'channel.unsubscribed')).toHaveLength(1)
+
+    await tenant.patch(path, { target: { kind: 'email', address: 'others@example.com' } })
+    expect((await send('POST', link, { app })).status).toBe(404)
+  })
+
+  it('is told only what its maker may read', async () => {
+    const { tenant } = await newChannelTenant()
+    const key = { description: 'narrow', permissions: ['channels:manage', 'channels:read'] }
+    const limited = tenant.as((await tenant.post('/workspaces/current/api-keys', key)).body.key)
+    const target = { kind: 'webhook', url: 'https://hooks.example.com/a' }
+    const refusals = []
+    for (const members of [{ deploys: 'all' }, { is_default: true }])
+      refusals.push(outcome(await limited.post('/v2/channels', { name: 'x', target, ...members })))
+    expect((await limited.post('/v2/channels', { name: 'x', target })).status).toBe(201)
+    const { body } = await tenant.post('/v2/channels', { name: 'y', target, deploys: 'all' })
+    for (const members of [{ target: { kind: 'webhook', url: 'https://mine.example.com' } }, { is_default: true }])
+      refusals.push(outcome(await limited.patch(`/v2/channels/${body.id}`, members)))
+    expect(refusals).toEqual(Array(4).fill([403, 'permission_missing']))
+    expect((await limited.patch(`/v2/channels/${body.id}`, { deploys: 'none' })).status).toBe(200)
   })
 
   it('is asked to confirm three times a day, whoever asks', async () => {
-    const address = `${crypto.randomUUID()}@example.com`
+    const name = crypto.randomUUID()
     const statuses = []
     for (let i = 0; i < 4; i++) {
       const { tenant } = await newChannelTenant()
-      const reply = await tenant.post('/v2/channels', { name: 'x', target: { kind: 'email', address } })
+      const target = { kind: 'email', address: `${name}+${i}@example.com` }
+      const reply = await tenant.post('/v2/channels', { name: 'x', target })
       statuses.push([...outcome(reply), Number(reply.headers.get('Retry-After') ?? 0) > 3600])
     }
     expect(statuses).toEqual([
