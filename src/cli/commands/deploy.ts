@@ -87,8 +87,9 @@ async function deployNew(
     if (source.files) linkFolder(session, source.files.folder, deployment, source.files.sha256)
     return deployment
   }
-  await applyAndFollow(session, create, follow)
+  // Before the URL, which is the last line.
   await noteIfNobodyIsTold(session)
+  await applyAndFollow(session, create, follow)
 }
 
 async function bringFiles(session: Session, body: NewDeployment, { upload }: NonNullable<DeploySource['files']>) {
