@@ -473,7 +473,14 @@ test('a disk is copied by the cluster, and made anew of the copy', async () => {
       queueMicrotask(() => api.status('PersistentVolumeClaim', object.metadata.name, { phase: 'Bound' }))
   })
   const pods = () => api.all('Pod').filter(({ spec }) => JSON.stringify(spec).includes(before.metadata.name))
+  const [running] = pods()
   expect(pods()).toHaveLength(1)
+  // The pod of a command that ran once keeps a claim, too.
+  const ended = { ...running!.metadata, name: 'ended', uid: undefined, ownerReferences: undefined }
+  ended.labels = { ...ended.labels, 'slipway/run-id': randomUUID() }
+  api.put({ apiVersion: 'v1', kind: 'Pod', metadata: ended, spec: running!.spec })
+  api.status('Pod', 'ended', { phase: 'Succeeded' })
+  expect(pods()).toHaveLength(2)
   await perform({ type: 'restore', store: 'disk:media', snapshot_id: id })
   const after = api.get('PersistentVolumeClaim', `${BASE}-disk-media`)
   expect(after.metadata.uid).not.toBe(before.metadata.uid)

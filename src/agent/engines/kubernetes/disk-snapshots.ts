@@ -155,8 +155,8 @@ export class DiskSnapshots {
   }
 
   /**
-   * Deletes the claim and makes it anew. A claim that is deleted stays while pods use it, and no pod is scheduled
-   * with it, so its pods are removed, and new ones wait for it. From the first step on, each agent that makes the claim
+   * Deletes the claim and makes it anew. A claim that is deleted stays while there are pods with it, also ended ones, and
+   * no pod is scheduled with it, so its pods are removed, and new ones wait for it. From the first step on, each agent that makes the claim
    * makes it of the snapshot.
    */
   async restore(spec: RevisionSpec, disk: string, { volume }: HeldVolume, signal: AbortSignal): Promise<void> {
@@ -168,7 +168,7 @@ export class DiskSnapshots {
     if (volume.metadata!.namespace !== namespace)
       throw new PermanentError(`This snapshot is in the namespace ${volume.metadata!.namespace}. Deploy to it.`)
     const listPods = () => this.#listUsers(spec.deployment_id, namespace!, name!)
-    if ((await listPods()).some(pod => labelOf(pod, RUN_LABEL) !== undefined))
+    if ((await listPods()).some(pod => labelOf(pod, RUN_LABEL) !== undefined && !hasEnded(pod)))
       throw new PermanentError('A command that runs once uses the disk. Restore it once that has ended.')
     await cluster.annotate(volume, { [RESTORES_ANNOTATION]: name! })
     const before = await cluster.read<V1PersistentVolumeClaim>('PersistentVolumeClaim', namespace!, name!)
@@ -183,7 +183,7 @@ export class DiskSnapshots {
       return false
     })
     await cluster.apply(withSource(claim, volume), () => null)
-    if (users.length > 0)
+    if (users.some(pod => !hasEnded(pod)))
       await this.#until('its new claim is bound', signal, async () => {
         const now = await cluster.read<V1PersistentVolumeClaim>('PersistentVolumeClaim', namespace!, name!)
         return now?.status?.phase === 'Bound'
@@ -191,15 +191,12 @@ export class DiskSnapshots {
     await cluster.annotate(volume, { [RESTORES_ANNOTATION]: null })
   }
 
-  /** Pods that use a claim and have not ended. */
+  /** Pods with a claim, also those that have ended. */
   async #listUsers(deployment_id: string, namespace: string, claim: string): Promise<V1Pod[]> {
     const { cluster, settings } = this.#options
     const pods = await cluster.list<V1Pod>('Pod', namespace, { labels: ownerLabels(settings, deployment_id) })
-    return pods.filter(
-      ({ spec, status }) =>
-        status?.phase !== 'Succeeded' &&
-        status?.phase !== 'Failed' &&
-        spec?.volumes?.some(({ persistentVolumeClaim }) => persistentVolumeClaim?.claimName === claim),
+    return pods.filter(({ spec }) =>
+      spec?.volumes?.some(({ persistentVolumeClaim }) => persistentVolumeClaim?.claimName === claim),
     )
   }
 
@@ -241,3 +238,5 @@ function withSource(claim: V1PersistentVolumeClaim, { metadata, status }: Volume
   const dataSource = { apiGroup: GROUP.group, kind: 'VolumeSnapshot', name: metadata!.name! }
   return { ...claim, spec: { ...claim.spec, dataSource, resources: { requests: { storage } } } }
 }
+
+const hasEnded = ({ status }: V1Pod): boolean => status?.phase === 'Succeeded' || status?.phase === 'Failed'
