@@ -11694,7 +11694,7 @@ begin
       evidence = p_raised -> 'evidence', last_at = clock(), channel_ids = v_channels
     where id = i.id
     returning * into i;
-    if i.is_told and i.state = 'open' and not exists (
+    if i.is_told and i.state = 'open' and p_raised ->> 'muted_until' is null and not exists (
       select from notices n
       where n.thread = i.id::text and n.channel_id = any(v_channels)
         and n.created_at > clock() - interval '5 minutes'

@@ -440,8 +440,8 @@ begin
 end $$;
 
 -- Runs match an automation rule that has alerts: its incident opens, comes back, or goes on. What goes on is told once
--- in five minutes, unless a person has taken it on. Returns the incident, and the number of the notice that tells of
--- it.
+-- in five minutes, unless a person has taken it on or a mute covers it. Returns the incident, and the number of the
+-- notice that tells of it.
 create function raise_incident_of_run_rule(p_rule uuid, p_raised jsonb) returns jsonb
 language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
@@ -465,7 +465,7 @@ begin
       evidence = p_raised -> 'evidence', last_at = clock(), channel_ids = v_channels
     where id = i.id
     returning * into i;
-    if i.is_told and i.state = 'open' and not exists (
+    if i.is_told and i.state = 'open' and p_raised ->> 'muted_until' is null and not exists (
       select from notices n
       where n.thread = i.id::text and n.channel_id = any(v_channels)
         and n.created_at > clock() - interval '5 minutes'

@@ -107,7 +107,7 @@ async function insertChannel(ctx: Ctx, values: Record<string, unknown>, conditio
   return row
 }
 
-/** Whoever says what a channel is told, or moves one, has to be allowed to read that. */
+/** To say what a channel is told, or to move it, takes the permission to read that. */
 const mayTell = (what: { deploys?: SQL | string | null; incidents?: boolean | null }): SQL | undefined =>
   and(
     what.deploys == null

@@ -45,6 +45,7 @@ type LogRow = {
   outcomes: RuleOutcomes
   deliveries: Delivery[] | null
   notices: Notice[] | null
+  is_disabled: boolean
   evaluations: Evaluation[] | null
 }
 
@@ -58,7 +59,7 @@ const DELIVERIES = sql`(
     )
   ) order by d.id)
   from rule_deliveries d
-  where d.id = any(a.delivery_ids) and d.rule_id = a.rule_id and d.tenant_id = current_tenant()
+  where d.id = any(a.delivery_ids) and d.rule_id = a.rule_id and d.tenant_id = current_tenant() and d.kind = 'webhook'
 )`
 
 /** The notices that told of the incident. They go with an alert that the rule no longer has. */
@@ -70,6 +71,12 @@ const NOTICES = sql`(
   join notices n on n.channel_id = c.id and n.thread = a.outcomes #>> '{alert, incident_id}'
     and n.sequence = (a.outcomes #>> '{alert, sequence}')::bigint
   where c.run_rule_id = a.rule_id and c.tenant_id = current_tenant()
+)`
+
+/** PagerDuty has taken nothing for days. */
+const IS_DISABLED = sql`exists (
+  select from channels c
+  where c.run_rule_id = a.rule_id and c.tenant_id = current_tenant() and not c.enabled
 )`
 
 const EVALUATIONS = sql`(
@@ -90,7 +97,7 @@ const selectLogs = (rule: string, condition: SQL, page: SQL): SQL<Row> => sql<Ro
       a.run_id, a.run_name, a.run_type, a.run_session_id, a.thread_id, a.created_at, a.outcomes,
       coalesce(a.start_time, a.created_at) as start_time, coalesce(a.end_time, a.start_time, a.created_at) as end_time,
       a.created_at::text as place, ${DELIVERIES} as deliveries,
-      ${NOTICES} as notices, ${EVALUATIONS} as evaluations
+      ${NOTICES} as notices, ${IS_DISABLED} as is_disabled, ${EVALUATIONS} as evaluations
     from rule_applications a
     where a.rule_id = r.id and a.tenant_id = current_tenant() and ${condition}
     order by a.created_at desc, a.run_id desc
@@ -115,7 +122,7 @@ function toWire(rule_id: string, row: LogRow): schema.RuleLog {
     add_to_annotation_queue: add_to_annotation_queue ? show(add_to_annotation_queue) : null,
     add_to_dataset: add_to_dataset ? show(add_to_dataset) : null,
     evaluators: judgedOf(row.evaluations),
-    alerts: toldOf(outcomes.alert, row.notices),
+    alerts: toldOf(outcomes.alert, row),
     webhooks: sentOf(row.deliveries),
     extend_only: extend_only ? show(extend_only) : null,
   }
@@ -130,11 +137,13 @@ function sentOf(sent: Sent[] | null, members: object = {}): schema.RuleLog['webh
   return { outcome, payload: { ...members, deliveries: sent.map(({ id, ...one }) => ({ message_id: id, ...one })) } }
 }
 
-function toldOf(alert: RuleOutcomes['alert'], notices: Notice[] | null): schema.RuleLog['alerts'] {
+/** A disabled alert is sent again once `alerts` of the rule are set anew. */
+function toldOf(alert: RuleOutcomes['alert'], { notices, is_disabled }: LogRow): schema.RuleLog['alerts'] {
   if (!alert) return null
   const { incident_id, sequence } = alert
   if (sequence === null) return { outcome: 'skipped', payload: { incident_id, reason: 'not_told' } }
-  if (!notices) return { outcome: 'error', payload: { incident_id, reason: 'alert_removed', deliveries: [] } }
+  const reason = is_disabled ? 'alert_disabled' : 'alert_removed'
+  if (!notices) return { outcome: 'error', payload: { incident_id, reason, deliveries: [] } }
   return sentOf(notices, { incident_id })
 }
 

@@ -104,6 +104,17 @@ describe('an alert', () => {
     expect((await readLogs(tenant, rule))[0].alerts).toMatchObject({ outcome: 'skipped' })
   })
 
+  it('that a mute covers later is told no more', async () => {
+    const { tenant, sent, tell, at, createRule } = await newAlertedTenant()
+    await createRule({ alerts: [{ routing_key: ROUTING_KEY }] })
+    await appendEnded(tenant, 1)
+    await tell()
+    await tenant.post('/v2/alert-mutes', { reason: 'The night' })
+    await appendEnded(tenant, 1)
+    await at(6 * MINUTE, tell)
+    expect(sent()).toHaveLength(1)
+  })
+
   it('ends with its rule', async () => {
     const { tenant, services, tell, incidents, createRule } = await newAlertedTenant()
     const rule = await createRule({ alerts: [{ routing_key: ROUTING_KEY }] })

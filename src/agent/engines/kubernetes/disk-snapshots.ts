@@ -155,9 +155,9 @@ export class DiskSnapshots {
   }
 
   /**
-   * Deletes the claim and makes it anew. A claim that is deleted stays while there are pods with it, also ended ones, and
-   * no pod is scheduled with it, so its pods are removed, and new ones wait for it. From the first step on, each agent that makes the claim
-   * makes it of the snapshot.
+   * Deletes the claim and makes it anew. A claim that is deleted stays while there are pods with it, also ended ones,
+   * and no pod is scheduled with it, so its pods are removed, and new ones wait for it. From the first step on, each
+   * agent that makes the claim makes it of the snapshot.
    */
   async restore(spec: RevisionSpec, disk: string, { volume }: HeldVolume, signal: AbortSignal): Promise<void> {
     const { cluster, settings } = this.#options
