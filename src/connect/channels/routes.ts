@@ -34,7 +34,8 @@ export const channelRoutes = slice(
     summary: 'Create a channel of this workspace',
     description: [
       'An e-mail asks the owner of an address to confirm it, and nothing else is sent before. The answer has the',
-      'secret of a webhook, which is shown only once. A workspace has room for 200 channels.',
+      'secret of a webhook, which is shown only once. `deploys` also takes `deployments:read`, and `is_default`',
+      '`alerts:read`. A workspace has room for 200 channels.',
     ].join(' '),
     body: s.NewChannel,
     status: 201,

@@ -103,6 +103,7 @@ beforeAll(async () => {
 const SECOND_PERMISSIONS: Record<string, Permission> = {
   createWebhook: 'events:read',
   createDrain: 'deployments:read',
+  createChannel: 'deployments:read',
 }
 
 /** `npm run fuzz` tries every route where a short run tries one of each permission. */
