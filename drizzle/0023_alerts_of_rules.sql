@@ -58,6 +58,88 @@ begin
   return null;
 end $function$;
 reset role;
+create or replace function apply_alert_decisions(p_decisions jsonb)
+ RETURNS integer
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v jsonb;
+  v_state alert_states;
+  v_events tenant_event[] := '{}';
+  v_written integer := 0;
+  v_before text;
+  r alert_rules;
+  i incidents;
+begin
+  for v in
+    select d.value
+    from jsonb_array_elements(p_decisions) d
+    order by d.value ->> 'subject_id', d.value ->> 'rule_id'
+  loop
+    select * into r from alert_rules a where a.id = (v ->> 'rule_id')::uuid for key share;
+    continue when not found;
+    v_state := jsonb_populate_record(null::alert_states, v || jsonb_build_object(
+      'organization_id', r.organization_id, 'tenant_id', r.tenant_id, 'version', (v ->> 'version')::integer + 1
+    ));
+    if v_state.version = 1 then
+      insert into alert_states select v_state.* on conflict do nothing;
+    elsif v_state.phase = 'ok' and v_state.due_at is null then
+      delete from alert_states s
+      where s.rule_id = r.id and s.subject_id = v_state.subject_id and s.version = v_state.version - 1;
+    else
+      update alert_states s
+      set phase = v_state.phase, since = v_state.since, relapses = v_state.relapses, sampled_at = v_state.sampled_at,
+        due_at = v_state.due_at, version = v_state.version
+      where s.rule_id = r.id and s.subject_id = v_state.subject_id and s.version = v_state.version - 1;
+    end if;
+    continue when not found;
+    v_written := v_written + 1;
+    if v ->> 'action' = 'open' then
+      i := open_incident(r, v);
+      continue when i.id is null;
+      i := begin_incident(i);
+      v_events := v_events || opened_event(i);
+    elsif v ->> 'action' = 'resolve' then
+      select *
+      into i
+      from incidents k
+      where k.rule_id = r.id and k.subject_id = v_state.subject_id and k.state <> 'resolved'
+      for no key update;
+      continue when not found;
+      v_before := i.state;
+      i := resolve_incident(i, v ->> 'message');
+      v_events := v_events || incident_event(i, 'incident.resolved', v_before);
+    elsif v ->> 'value' is not null then
+      update incidents k
+      set value = (v ->> 'value')::double precision,
+        last_at = case when v_state.phase = 'firing' then clock() else k.last_at end
+      where k.rule_id = r.id and k.subject_id = v_state.subject_id and k.state <> 'resolved'
+        and k.value is distinct from (v ->> 'value')::double precision;
+    end if;
+  end loop;
+  perform journal_tenant_events(v_events, null);
+  return v_written;
+end $function$;
+create or replace function begin_incident(i incidents)
+ RETURNS incidents
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
+  values (
+    i.organization_id, i.tenant_id, i.id, case when i.reopened > 0 then 'reopened' else 'opened' end, i.value,
+    nullif(i.cause, '')
+  );
+  if i.muted_until is not null then
+    insert into incident_changes (organization_id, tenant_id, incident_id, kind)
+    values (i.organization_id, i.tenant_id, i.id, 'muted');
+  elsif i.tell_at is null then
+    i := tell_incident(i, 'open', i.cause);
+  end if;
+  return i;
+end $function$;
 set local role slipway_system;
 create or replace function default_channel_count()
  RETURNS bigint
@@ -70,6 +152,12 @@ AS $function$
   where c.tenant_id = current_tenant() and c.is_default and c.enabled and c.confirmed_at is not null
 $function$;
 reset role;
+create or replace function opened_event(i incidents)
+ RETURNS tenant_event
+ LANGUAGE sql
+ STABLE
+RETURN incident_event(i, 'incident.opened'::text,
+  CASE WHEN ((i).reopened > 0) THEN 'resolved'::text ELSE NULL::text END);
 set local role slipway_system;
 create or replace function raise_incident_of_run_rule(p_rule uuid, p_raised jsonb)
  RETURNS jsonb
@@ -81,7 +169,6 @@ AS $function$
 declare
   r run_rules;
   i incidents;
-  v_before text;
   v_channels uuid[] := array(select c::uuid from jsonb_array_elements_text(p_raised -> 'channel_ids') c);
 begin
   select * into r from run_rules u where u.id = p_rule and u.tenant_id = current_tenant();
@@ -108,7 +195,6 @@ begin
     end if;
   else
     if i.state = 'resolved' then
-      v_before := i.state;
       i := reopen_incident(i, p_raised, interval '5 minutes');
     else
       insert into incidents (
@@ -126,18 +212,8 @@ begin
       where w.id = r.tenant_id
       returning * into i;
     end if;
-    insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
-    values (
-      i.organization_id, i.tenant_id, i.id, case when v_before is null then 'opened' else 'reopened' end, i.value,
-      i.cause
-    );
-    if i.muted_until is not null then
-      insert into incident_changes (organization_id, tenant_id, incident_id, kind)
-      values (i.organization_id, i.tenant_id, i.id, 'muted');
-    elsif i.tell_at is null then
-      i := tell_incident(i, 'open', i.cause);
-    end if;
-    perform journal_tenant_events(array[incident_event(i, 'incident.opened', v_before)], null);
+    i := begin_incident(i);
+    perform journal_tenant_events(array[opened_event(i)], null);
   end if;
   return jsonb_build_object('incident_id', i.id, 'sequence', case when i.is_told then i.sequence end);
 end $function$;

@@ -6380,19 +6380,8 @@ begin
     if v ->> 'action' = 'open' then
       i := open_incident(r, v);
       continue when i.id is null;
-      v_before := case when i.reopened > 0 then 'resolved' end;
-      insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
-      values (
-        i.organization_id, i.tenant_id, i.id, case when i.reopened > 0 then 'reopened' else 'opened' end, i.value,
-        nullif(i.cause, '')
-      );
-      if i.muted_until is not null then
-        insert into incident_changes (organization_id, tenant_id, incident_id, kind)
-        values (i.organization_id, i.tenant_id, i.id, 'muted');
-      elsif i.tell_at is null then
-        i := tell_incident(i, 'open', i.cause);
-      end if;
-      v_events := v_events || incident_event(i, 'incident.opened', v_before);
+      i := begin_incident(i);
+      v_events := v_events || opened_event(i);
     elsif v ->> 'action' = 'resolve' then
       select *
       into i
@@ -6802,6 +6791,25 @@ begin
   return v_listener.id;
 end $function$;
 reset role;
+create or replace function begin_incident(i incidents)
+ RETURNS incidents
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
+  values (
+    i.organization_id, i.tenant_id, i.id, case when i.reopened > 0 then 'reopened' else 'opened' end, i.value,
+    nullif(i.cause, '')
+  );
+  if i.muted_until is not null then
+    insert into incident_changes (organization_id, tenant_id, incident_id, kind)
+    values (i.organization_id, i.tenant_id, i.id, 'muted');
+  elsif i.tell_at is null then
+    i := tell_incident(i, 'open', i.cause);
+  end if;
+  return i;
+end $function$;
 create or replace function begin_rollout(d deployments)
  RETURNS jsonb
  LANGUAGE sql
@@ -11208,6 +11216,11 @@ begin
   );
   return v_session;
 end $function$;
+create or replace function opened_event(i incidents)
+ RETURNS tenant_event
+ LANGUAGE sql
+ STABLE
+RETURN incident_event(i, 'incident.opened'::text, CASE WHEN ((i).reopened > 0) THEN 'resolved'::text ELSE NULL::text END);
 set role slipway_system;
 create or replace function own_policy_on_key(p_key text)
  RETURNS text
@@ -11676,7 +11689,6 @@ AS $function$
 declare
   r run_rules;
   i incidents;
-  v_before text;
   v_channels uuid[] := array(select c::uuid from jsonb_array_elements_text(p_raised -> 'channel_ids') c);
 begin
   select * into r from run_rules u where u.id = p_rule and u.tenant_id = current_tenant();
@@ -11703,7 +11715,6 @@ begin
     end if;
   else
     if i.state = 'resolved' then
-      v_before := i.state;
       i := reopen_incident(i, p_raised, interval '5 minutes');
     else
       insert into incidents (
@@ -11721,18 +11732,8 @@ begin
       where w.id = r.tenant_id
       returning * into i;
     end if;
-    insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
-    values (
-      i.organization_id, i.tenant_id, i.id, case when v_before is null then 'opened' else 'reopened' end, i.value,
-      i.cause
-    );
-    if i.muted_until is not null then
-      insert into incident_changes (organization_id, tenant_id, incident_id, kind)
-      values (i.organization_id, i.tenant_id, i.id, 'muted');
-    elsif i.tell_at is null then
-      i := tell_incident(i, 'open', i.cause);
-    end if;
-    perform journal_tenant_events(array[incident_event(i, 'incident.opened', v_before)], null);
+    i := begin_incident(i);
+    perform journal_tenant_events(array[opened_event(i)], null);
   end if;
   return jsonb_build_object('incident_id', i.id, 'sequence', case when i.is_told then i.sequence end);
 end $function$;

@@ -425,6 +425,28 @@ begin
   return i;
 end $$;
 
+-- An incident has opened, or has come back. Its channels are told unless a mute covers it or it is to last first.
+create function begin_incident(i incidents) returns incidents
+language plpgsql set plan_cache_mode = force_generic_plan as $$
+begin
+  insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
+  values (
+    i.organization_id, i.tenant_id, i.id, case when i.reopened > 0 then 'reopened' else 'opened' end, i.value,
+    nullif(i.cause, '')
+  );
+  if i.muted_until is not null then
+    insert into incident_changes (organization_id, tenant_id, incident_id, kind)
+    values (i.organization_id, i.tenant_id, i.id, 'muted');
+  elsif i.tell_at is null then
+    i := tell_incident(i, 'open', i.cause);
+  end if;
+  return i;
+end $$;
+
+create function opened_event(i incidents) returns tenant_event
+language sql stable
+return incident_event(i, 'incident.opened', case when i.reopened > 0 then 'resolved' end);
+
 create function resolve_incident(i incidents, p_message text) returns incidents
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
@@ -447,7 +469,6 @@ language plpgsql security definer set search_path = public, pg_temp set plan_cac
 declare
   r run_rules;
   i incidents;
-  v_before text;
   v_channels uuid[] := array(select c::uuid from jsonb_array_elements_text(p_raised -> 'channel_ids') c);
 begin
   select * into r from run_rules u where u.id = p_rule and u.tenant_id = current_tenant();
@@ -474,7 +495,6 @@ begin
     end if;
   else
     if i.state = 'resolved' then
-      v_before := i.state;
       i := reopen_incident(i, p_raised, interval '5 minutes');
     else
       insert into incidents (
@@ -492,18 +512,8 @@ begin
       where w.id = r.tenant_id
       returning * into i;
     end if;
-    insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
-    values (
-      i.organization_id, i.tenant_id, i.id, case when v_before is null then 'opened' else 'reopened' end, i.value,
-      i.cause
-    );
-    if i.muted_until is not null then
-      insert into incident_changes (organization_id, tenant_id, incident_id, kind)
-      values (i.organization_id, i.tenant_id, i.id, 'muted');
-    elsif i.tell_at is null then
-      i := tell_incident(i, 'open', i.cause);
-    end if;
-    perform journal_tenant_events(array[incident_event(i, 'incident.opened', v_before)], null);
+    i := begin_incident(i);
+    perform journal_tenant_events(array[opened_event(i)], null);
   end if;
   return jsonb_build_object('incident_id', i.id, 'sequence', case when i.is_told then i.sequence end);
 end $$;
@@ -577,19 +587,8 @@ begin
     if v ->> 'action' = 'open' then
       i := open_incident(r, v);
       continue when i.id is null;
-      v_before := case when i.reopened > 0 then 'resolved' end;
-      insert into incident_changes (organization_id, tenant_id, incident_id, kind, value, message)
-      values (
-        i.organization_id, i.tenant_id, i.id, case when i.reopened > 0 then 'reopened' else 'opened' end, i.value,
-        nullif(i.cause, '')
-      );
-      if i.muted_until is not null then
-        insert into incident_changes (organization_id, tenant_id, incident_id, kind)
-        values (i.organization_id, i.tenant_id, i.id, 'muted');
-      elsif i.tell_at is null then
-        i := tell_incident(i, 'open', i.cause);
-      end if;
-      v_events := v_events || incident_event(i, 'incident.opened', v_before);
+      i := begin_incident(i);
+      v_events := v_events || opened_event(i);
     elsif v ->> 'action' = 'resolve' then
       select *
       into i

@@ -42,7 +42,6 @@ const SEALS: Record<string, string[][]> = {
   'hosting/protection/renewals.ts': [[]],
   'hosting/previews/preview-policy.ts': [['preview_policies.secrets'], ['preview_policies.hook_secret']],
   'hosting/rollouts/rollouts.ts': [['deployments.rollout_secret']],
-  'tracing/rules/alerts.ts': [['channels.credentials']],
   'tracing/rules/rules.ts': [['run_rules.webhooks'], ['run_rules.alerts'], ['run_rules.webhook_secret']],
   'people/sign-in/links.ts': [['idempotency_keys.result']],
   // The sealed value is in a cookie of ten minutes.

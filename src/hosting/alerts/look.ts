@@ -5,6 +5,7 @@ import { setClock, setSystemSettings } from '../../kernel/db/journal.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import type { MetricPoint } from '../../protocol/metrics.schema.ts'
 import { describeValue, fallsByTime, nextLook, readSample, toCondition } from './condition-values.ts'
+import { coveringMutes } from './covering-mutes.ts'
 import { type Decision, decide, OK, type Sample } from './decide.ts'
 import { readFacts, toEvidence } from './evidence.ts'
 import { type MuteWindow, toMuteEnd } from './mute-windows.ts'
@@ -190,18 +191,12 @@ const MAX_TOLD = 200
 const DUE_TO_TELL = sql<Row>`
   select json_build_object(
       'id', i.id, 'tenant_id', i.tenant_id,
-      'mutes', (
-        select coalesce(json_agg(json_build_object(
-          'starts_at', m.starts_at, 'ends_at', m.ends_at, 'weekly', m.weekly
-        )), '[]')
-        from alert_mutes m
-        where m.tenant_id = i.tenant_id
-          and (m.ends_at is null or m.ends_at > clock())
-          and (m.rule_ids = '{}' or i.rule_id = any(m.rule_ids))
-          and is_in_alert_scope(m.deployment_ids, m.tag_value_ids, i.deployment_id, (
-            select d.tag_value_ids from deployments d where d.id = i.deployment_id
-          ))
-      )
+      'mutes', ${coveringMutes({
+        tenant: sql`i.tenant_id`,
+        rule: sql`i.rule_id`,
+        deployment: sql`i.deployment_id`,
+        tags: sql`(select d.tag_value_ids from deployments d where d.id = i.deployment_id)`,
+      })}
     )::text
   from incidents i
   where i.tell_at <= clock() and i.state <> 'resolved'

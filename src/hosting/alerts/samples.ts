@@ -4,6 +4,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { type Row, uuidArray } from '../../kernel/db/db.ts'
 import type { StoredCondition } from '../../protocol/alerts.schema.ts'
 import { latencyColumns } from '../metrics/metric-points.ts'
+import { coveringMutes } from './covering-mutes.ts'
 import type { AlertState } from './decide.ts'
 import type { MetricSums } from './metric-values.ts'
 import type { MuteWindow } from './mute-windows.ts'
@@ -152,16 +153,12 @@ const SIGNALS = sql`
     from alert_signals g
     where g.rule_id = k.id and g.subject_id = p.subject_id and k.kind in ('log', 'event')`
 
-const MUTES = sql`(
-      select coalesce(json_agg(json_build_object(
-          'starts_at', m.starts_at, 'ends_at', m.ends_at, 'weekly', m.weekly
-        )), '[]')
-      from alert_mutes m
-      where m.tenant_id = k.tenant_id
-        and (m.ends_at is null or m.ends_at > clock())
-        and (m.rule_ids = '{}' or k.id = any(m.rule_ids))
-        and is_in_alert_scope(m.deployment_ids, m.tag_value_ids, d.id, d.tag_value_ids)
-    )`
+const MUTES = coveringMutes({
+  tenant: sql`k.tenant_id`,
+  rule: sql`k.id`,
+  deployment: sql`d.id`,
+  tags: sql`d.tag_value_ids`,
+})
 
 /**
  * Most deployments have no failed request, and a rule that sees nothing has no state: these pairs are left out.

@@ -1,8 +1,8 @@
 // Alerts of rules: runs that match open an incident of the rule, as an alert rule does. Each alert is a channel of
 // PagerDuty that belongs to the rule, with the id of the alert.
 import { type SQL, sql } from 'drizzle-orm'
-import type { ChannelCredentials } from '../../connect/channels/senders/outgoing.ts'
-import { CREDENTIALS_PLACE } from '../../connect/channels/senders/outgoing.ts'
+import { sealCredentials } from '../../connect/channels/channels.ts'
+import { coveringMutes } from '../../hosting/alerts/covering-mutes.ts'
 import { type MuteWindow, toMuteEnd } from '../../hosting/alerts/mute-windows.ts'
 import { type Row, run } from '../../kernel/db/db.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
@@ -26,11 +26,10 @@ export async function planAlert(ctx: Ctx, rule: ClaimedRule, runs: StoredRun[]):
   const { known, mutes } = JSON.parse(row![0] as string) as { known: string[]; mutes: MuteWindow[] }
   const missing = alerts.filter(({ id }) => !known.includes(id))
   const channels = await Promise.all(missing.map(alert => toChannel(ctx, rule, alert)))
-  const count = runs.length === 1 ? 'A run matches.' : `${runs.length} runs match.`
   const incident = {
     severity: severities.find(one => alerts.some(({ severity }) => severity === one)),
     title: (alerts.length === 1 ? alerts[0]!.summary : null) ?? display_name,
-    cause: count,
+    cause: runs.length === 1 ? 'A run matches.' : `${runs.length} runs match.`,
     value: runs.length,
     muted_until: toMuteEnd(mutes, ctx.platform.clock.now()),
     channel_ids: alerts.map(({ id }) => id),
@@ -60,26 +59,18 @@ const readAlertState = (rule: string) => sql<Row>`
         from channels c
         where c.run_rule_id = ${rule}::uuid and c.tenant_id = current_tenant()
       ),
-      'mutes', (
-        select coalesce(json_agg(json_build_object(
-          'starts_at', m.starts_at, 'ends_at', m.ends_at, 'weekly', m.weekly
-        )), '[]')
-        from alert_mutes m
-        where m.tenant_id = current_tenant()
-          and (m.ends_at is null or m.ends_at > clock())
-          and m.rule_ids = '{}' and m.deployment_ids = '{}' and m.tag_value_ids = '{}'
-      )
+      'mutes', ${coveringMutes({ tenant: sql`current_tenant()`, rule: null, deployment: null, tags: null })}
     )::text`
 
 type NewChannel = { id: string; config: object; credentials: string }
 
-async function toChannel({ sealer }: Ctx, { id: rule }: ClaimedRule, alert: RuleAlert): Promise<NewChannel> {
+async function toChannel(ctx: Ctx, { id: rule }: ClaimedRule, alert: RuleAlert): Promise<NewChannel> {
   const { id, summary, severity } = alert
-  const credentials: ChannelCredentials = { routing_key: await sealer.open(alert.routing_key, rule, ROUTING_KEY_PLACE) }
+  const routing_key = await ctx.sealer.open(alert.routing_key, rule, ROUTING_KEY_PLACE)
   return {
     id,
     config: { severity, ...(summary !== null && { summary }) },
-    credentials: await sealer.seal(JSON.stringify(credentials), id, CREDENTIALS_PLACE),
+    credentials: await sealCredentials(ctx, id, { routing_key }),
   }
 }
 
