@@ -24,7 +24,11 @@ const identifiers = (names: readonly string[]) =>
 export const usageNames = ['restarts', 'cpu_ms', 'memory_bytes'] as const
 const COUNTER_COLUMNS = identifiers(counterNames)
 
-type Point = Record<(typeof counterNames)[number] | 'memory_peak_bytes' | 'queue', number | null> & {
+/** The most at once: of several copies or revisions, not their sum. */
+export const peakNames = ['memory_peak_bytes', 'queue'] as const
+const PEAK_COLUMNS = identifiers(peakNames)
+
+type Point = Record<(typeof counterNames | typeof peakNames)[number], number | null> & {
   deployment_id: string
   revision_id: string
   at: string
@@ -75,7 +79,7 @@ function sumCopies({ deployment_id, revision_id, at, unreached, queue, copies }:
 const POINT_DEFINITION = sql.join(
   [
     sql`deployment_id uuid, revision_id uuid, at timestamptz, copies integer`,
-    ...['memory_peak_bytes', 'queue', ...counterNames].map(name => sql`${sql.identifier(name)} bigint`),
+    ...[...peakNames, ...counterNames].map(name => sql`${sql.identifier(name)} bigint`),
   ],
   sql`, `,
 )
@@ -95,7 +99,7 @@ const POINT_CODE = sql`case
     end`
 
 const KEY_COLUMNS = sql`organization_id, tenant_id, deployment_id, revision_id, seconds, at`
-const POINT_COLUMNS = sql`cpu_minutes, memory_minutes, copies, memory_peak_bytes, queue, ${COUNTER_COLUMNS}`
+const POINT_COLUMNS = sql`cpu_minutes, memory_minutes, copies, ${PEAK_COLUMNS}, ${COUNTER_COLUMNS}`
 
 /** Averages divide by the minutes that were measured, of which several revisions may share one. */
 const minuteBit = (value: SQL, at = sql`at`): SQL =>
@@ -195,7 +199,7 @@ export function appendPoints(points: MetricPoint[]): SQL<Row> {
     minutes as (
       insert into metric_points (${KEY_COLUMNS}, ${POINT_COLUMNS})
       select organization_id, tenant_id, deployment_id, revision_id, ${MINUTE_SECONDS}, at,
-        ${minuteBit(sql`cpu_ms`)}, ${minuteBit(sql`memory_bytes`)}, copies, memory_peak_bytes, queue,
+        ${minuteBit(sql`cpu_ms`)}, ${minuteBit(sql`memory_bytes`)}, copies, ${PEAK_COLUMNS},
         ${COUNTER_COLUMNS}
       from judged j
       where (select f.code from refused f where f.place = j.place) is null

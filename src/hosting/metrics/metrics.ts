@@ -12,6 +12,7 @@ import {
   HOUR_SECONDS,
   latencyColumns,
   MINUTE_SECONDS,
+  peakNames,
   statusColumns,
   usageNames,
 } from './metric-points.ts'
@@ -60,14 +61,13 @@ export function chooseRange({ from, to, step }: MetricsQuery, now: number): Rang
 
 /** The columns of a step. Sums and peaks are null if nothing was measured. */
 type Sums = Record<
-  (typeof counterNames)[number] | 'memory_peak_bytes' | 'queue' | 'cpu_minutes' | 'memory_minutes',
+  (typeof counterNames | typeof peakNames)[number] | 'cpu_minutes' | 'memory_minutes',
   number | null
 > & {
   copies: number
 }
-const SUM_NAMES = ['copies', 'memory_peak_bytes', 'queue', 'cpu_minutes', 'memory_minutes', ...counterNames] as const
-/** One that several revisions have is not the sum of theirs. */
-const PEAKS: readonly string[] = ['memory_peak_bytes', 'queue']
+const SUM_NAMES = ['copies', ...peakNames, 'cpu_minutes', 'memory_minutes', ...counterNames] as const
+const PEAKS: readonly string[] = peakNames
 const MAXIMA: readonly string[] = ['copies', ...PEAKS]
 const MINUTE_MASKS: readonly string[] = ['cpu_minutes', 'memory_minutes']
 

@@ -57,6 +57,8 @@ function explainByLog(sentence: string, lines: string[]): string {
 const copyName = (place: number): string => String(place + 1)
 
 export class ReplicaPool {
+  /** Tasks that wait, as `web` answered the last time it was asked. */
+  queueDepth: number | undefined
   readonly #limits: Limits
   readonly #events: PoolEvents
   #slots: ReplicaSlot[] = []
@@ -371,9 +373,6 @@ export class ReplicaPool {
       : `It is not healthy: ${problem}.`
     return explainByLog(copies + sentence, state === 'degraded' ? this.#exitedLines : this.#lastLogLines())
   }
-
-  /** Tasks that wait, as `web` told the last time it was asked. */
-  queueDepth: number | undefined
 
   /** Counts something that happened to a copy, for the journal of the deployment. */
   recordIncident(kind: IncidentKind, message: string): void {
