@@ -15,6 +15,7 @@ export const findAlertRule = (session: Session, wanted: string): Promise<AlertRu
   return findOne(readAlertRules(session), wanted, about)
 }
 
+export const SENT_TO_NOBODY = 'Incidents are sent to nobody: there is no default channel.'
 export const CREATE_CHANNEL = 'slipway channels create --own --default'
 
 /** True where incidents reach a person, and where the caller may not know. */
@@ -25,8 +26,7 @@ export const isAnybodyTold = ({ client, signal }: Session): Promise<boolean> =>
   )
 
 export async function noteIfNobodyIsTold(session: Session): Promise<void> {
-  if (!(await isAnybodyTold(session)))
-    session.out.note(`Nobody is told of incidents: there is no default channel. Create one with: ${CREATE_CHANNEL}`)
+  if (!(await isAnybodyTold(session))) session.out.note(`${SENT_TO_NOBODY} Create one with: ${CREATE_CHANNEL}`)
 }
 
 /** The condition in a few words. */

@@ -6,7 +6,7 @@ import { mayHoldSecrets } from '../../client/archive-rules.ts'
 import { createClient } from '../../client/client.ts'
 import { ApiError, ConnectionError } from '../../client/errors.ts'
 import { judgeSkew } from '../../protocol/versions.ts'
-import { CREATE_CHANNEL, isAnybodyTold } from '../alerts.ts'
+import { CREATE_CHANNEL, isAnybodyTold, SENT_TO_NOBODY } from '../alerts.ts'
 import { packFolder } from '../archive.ts'
 import type { Declaration } from '../declaration.ts'
 import { CommandFailure, EXIT } from '../failure.ts'
@@ -130,8 +130,7 @@ async function* checkInstallation(session: Session, { url }: Login): AsyncGenera
   yield* key
   if (key.some(({ status }) => status === 'failed')) return
   yield* await checkListeners(session, version)
-  if (!(await isAnybodyTold(session)))
-    yield warning('alerts', 'Nobody is told of incidents: there is no default channel.', CREATE_CHANNEL)
+  if (!(await isAnybodyTold(session))) yield warning('alerts', SENT_TO_NOBODY, CREATE_CHANNEL)
 }
 
 async function checkName(url: string): Promise<Check | undefined> {

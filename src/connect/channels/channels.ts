@@ -107,7 +107,7 @@ async function insertChannel(ctx: Ctx, values: Record<string, unknown>, conditio
   return row
 }
 
-/** To say what a channel is told, or to move it, takes the permission to read that. */
+/** To set what a channel gets, or to change its receiver, takes the permission to read that. */
 const mayTell = (what: { deploys?: SQL | string | null; incidents?: boolean | null }): SQL | undefined =>
   and(
     what.deploys == null

@@ -1,5 +1,6 @@
-// Gives each new workspace a channel, so that its first incident is told: e-mails to the first of its Admins for whose
-// address an identity provider or the operator has vouched. It is made once, and the person may change or delete it.
+// Gives each new workspace a channel, so that its first incident reaches a person: e-mails to the first of its Admins
+// for whose address an identity provider or the operator has vouched. It is made once, and the person may change or
+// delete it.
 import { type SQL, sql } from 'drizzle-orm'
 import { newChannelToken } from '../../kernel/crypto/crypto.ts'
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
@@ -17,7 +18,7 @@ const NEW = sql`interval '30 days'`
 
 const HAS_CHANNEL = sql`exists (select from channels c where c.tenant_id = w.id and c.run_rule_id is null)`
 
-/** `w` is the workspace. A person whose roles access policies limit is told nothing. */
+/** `w` is the workspace. A person whose roles access policies limit gets none. */
 const OWNER = sql`(
     select m.id
     from workspace_members wm

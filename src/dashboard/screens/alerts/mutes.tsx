@@ -42,7 +42,7 @@ export default function MuteList({ workspace, me }: ScreenProps) {
       empty={{
         title: 'No mutes',
         command: 'slipway alerts mute "The database moves" --for 2h',
-        text: 'During a mute, incidents are recorded and nobody is told. It has times, or the same hours each week.',
+        text: 'During a mute, incidents are recorded and not sent. It has times, or the same hours each week.',
       }}
       body={mutes => <Mutes mutes={mutes} rules={rules.items} missing={missing} />}
     />

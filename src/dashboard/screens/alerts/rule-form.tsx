@@ -1,4 +1,4 @@
-// The fields of an alert rule: its condition with units, of which deployments, when it opens, and who is told.
+// The fields of an alert rule: its condition with units, of which deployments, when it opens, and its channels.
 import { type Faults, faultAt } from '../../api/faults.ts'
 import { useOffsetPages } from '../../api/offset-pages.ts'
 import { usePages } from '../../api/queries.ts'

@@ -1,4 +1,4 @@
-// An alert rule: its condition, who is told, and what can be done with it.
+// An alert rule: its condition, its channels, and what can be done with it.
 import { useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import { explainMissing } from '../../api/permissions.ts'
