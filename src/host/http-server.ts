@@ -30,6 +30,8 @@ const DEFAULT_LIMITS: ServerLimits = {
   idleMs: 45_000,
 }
 const CHECK_MS = 5000
+/** A client that still sends would lose the answer if its connection were closed at once. */
+const LINGER_MS = 500
 const TIMED_OUT = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n'
 
 /** Until `prepare` is done, requests wait, apart from the one that asks whether the process is alive. */
@@ -41,7 +43,8 @@ export function createHttpServer(
   const { requestMs, uploadPauseMs, uploadMs, inProgress, idleMs } = { ...DEFAULT_LIMITS, ...limits }
   const serverOptions = {
     headersTimeout: requestMs,
-    requestTimeout: uploadMs,
+    // Only where the timer below has not ended the request: what the runtime sends may be lost with the connection.
+    requestTimeout: uploadMs + CHECK_MS,
     connectionsCheckingInterval: Math.min(requestMs, CHECK_MS),
   }
   // A request that arrived on a connection that is destroyed by now is not served.
@@ -84,16 +87,19 @@ export function createHttpServer(
     if (!uploads) await loadSlices()
     if (request.destroyed) return
     const end = () => {
-      if (request.complete || socket.destroyed) return
+      if (request.complete || socket.destroyed || socket.writableEnded) return
       if (response.headersSent) socket.destroy()
-      else socket.end(TIMED_OUT, () => socket.destroy())
+      else {
+        socket.pause()
+        socket.end(TIMED_OUT)
+        setTimeout(() => socket.destroy(), LINGER_MS).unref()
+      }
     }
+    const timer = setTimeout(end, isUpload(request) ? uploadMs : requestMs)
+    request.once('close', () => clearTimeout(timer))
     if (isUpload(request)) {
       request.setTimeout(uploadPauseMs, end)
       request.once('close', () => socket.setTimeout(0))
-    } else {
-      const timer = setTimeout(end, requestMs)
-      request.once('close', () => clearTimeout(timer))
     }
   })
 }
