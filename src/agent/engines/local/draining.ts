@@ -7,6 +7,8 @@ import type { Target } from './router.ts'
 import type { RouterClient } from './router-client.ts'
 
 const POLL_MS = 50
+/** So many failed looks in a row: the router is gone, and its requests with it. */
+const MAX_FAILURES = 20
 
 type Host = {
   router: Pick<RouterClient, 'inFlight'>
@@ -48,7 +50,11 @@ export class Draining {
     const { router, drain_ms } = this.#host
     const times = targets.map(target => ('site' in target ? undefined : target.drain_ms) ?? drain_ms)
     const deadline = Date.now() + Math.max(0, ...times)
-    while (Date.now() < deadline && (await router.inFlight(targets).catch(() => 0)) > 0) await delay(POLL_MS)
+    for (let failures = 0; Date.now() < deadline && failures < MAX_FAILURES; await delay(POLL_MS)) {
+      const inFlight = await router.inFlight(targets).catch(() => null)
+      if (inFlight === 0) return
+      failures = inFlight === null ? failures + 1 : 0
+    }
   }
 
   forget(revision_id: string): void {
